@@ -196,7 +196,15 @@ impl Arguments {
 
 /// What a key stands for: a hash of the arguments that decide what happens.
 pub fn payload_hash(map: &Map<String, Value>) -> String {
-    const ASIDE: [&str; 5] = ["idempotencyKey", "waitFor", "timeoutMs", "by", "payload"];
+    // The revision is a condition of the call, not what it asks for: a retry may have read a newer one.
+    const ASIDE: [&str; 6] = [
+        "idempotencyKey",
+        "waitFor",
+        "timeoutMs",
+        "by",
+        "payload",
+        "revision",
+    ];
     let deciding: Map<_, _> = map
         .iter()
         .filter(|(name, value)| !ASIDE.contains(&name.as_str()) && !value.is_null())
@@ -232,7 +240,11 @@ pub fn too_large(name: &str, given: usize, max: usize, unit: &str) -> Refusal {
 pub fn line(name: &str, value: &Value, max_chars: usize) -> Result<String, Refusal> {
     let text = match value {
         Value::String(text) => text.trim().to_owned(),
-        Value::Number(number) => number.to_string(),
+        // Clients that know one kind of number alone send 3.0 for 3.
+        Value::Number(_) => match integer(name, value) {
+            Ok(whole) => whole.to_string(),
+            Err(_) => value.to_string(),
+        },
         _ => return Err(wrong(name, value, "a text")),
     };
     let chars = text.chars().count();

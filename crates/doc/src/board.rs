@@ -40,6 +40,8 @@ pub enum Command {
     },
     /// Brings in one task from elsewhere, or brings it up to date.
     Import(Import),
+    /// Brings in one comment from elsewhere; one that is there already is left alone.
+    ImportComment(ImportComment),
 }
 
 /// A task from another system.
@@ -51,6 +53,23 @@ pub struct Import {
     pub name: String,
     /// The fields, as `create` takes them, status included; ids derived by [`imported_id`].
     pub fields: Map<String, Json>,
+    /// Edges other than dependencies and the parent: relation and target.
+    pub links: Vec<(String, ObjectId)>,
+}
+
+/// A comment from another system.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ImportComment {
+    /// The project, by slug or id.
+    pub project: String,
+    /// The name from which the comment's id derives.
+    pub name: String,
+    /// The task that it is on.
+    pub task: ObjectId,
+    /// What it says.
+    pub body: String,
+    /// Who said it and when, as the other system has it.
+    pub source: Json,
 }
 
 /// What a command comes to.
@@ -126,6 +145,7 @@ pub fn evaluate(view: &dyn View, cx: &Context<'_>, command: &Command) -> Result<
         Command::Task(map) => task_mutate(view, cx, map),
         Command::Project { slug, name } => project_create(view, cx, slug, name),
         Command::Import(import) => import_task(view, cx, import),
+        Command::ImportComment(comment) => import_comment(view, cx, comment),
     }
 }
 
@@ -339,7 +359,17 @@ pub const ACTIONS: [(&str, &[&str]); 19] = [
         ],
     ),
     ("comment", &["id", "body", "replyTo"]),
-    ("create", &["projectId", "status", "reason", "state"]),
+    (
+        "create",
+        &[
+            "projectId",
+            "status",
+            "reason",
+            "abandonReason",
+            "force",
+            "state",
+        ],
+    ),
     ("link", &["id", "revision", "type", "targetId"]),
     (
         "move",
@@ -437,13 +467,17 @@ pub fn split_updates(map: &Map<String, Json>) -> Result<Option<Vec<Map<String, J
     }
     let mut shared = map.clone();
     shared.remove("updates");
-    let key = shared.remove("idempotencyKey");
+    let key = match shared.remove("idempotencyKey").filter(|key| !key.is_null()) {
+        Some(key) => Some(line("idempotencyKey", &key, limits::KEY_CHARS)?),
+        None => None,
+    };
+    let key = key.filter(|key| !key.is_empty());
     let mut calls = Vec::new();
     for (index, entry) in entries.into_iter().enumerate() {
         let mut call = shared.clone();
         call.extend(arguments::object("updates", entry)?);
         call.insert("action".into(), "updates_entry".into());
-        if let Some(key) = key.as_ref().and_then(Json::as_str) {
+        if let Some(key) = &key {
             call.insert(
                 "idempotencyKey".into(),
                 format!("{key}#{}", index + 1).into(),
@@ -479,8 +513,13 @@ fn task_mutate(
     };
     let args = Arguments::accept(map.clone(), &accepted(action).unwrap_or_default())?;
     cx.need("tasks:write")?;
+    // The key of an entry is the call's with its place behind it.
+    let room = match *action {
+        "updates_entry" => limits::KEY_CHARS + "#100".len(),
+        _ => limits::KEY_CHARS,
+    };
     let key = args
-        .line("idempotencyKey", limits::KEY_CHARS)?
+        .line("idempotencyKey", room)?
         .filter(|key| !key.is_empty());
     let call = Call {
         view,
@@ -556,15 +595,29 @@ impl Call<'_> {
             return Err(reason_required("blocked", "reason"));
         }
         let reason = args.line("reason", limits::SHORT_CHARS)?;
-        edits.put("status", status_json(&status, reason.as_deref(), false));
+        let forced = args.flag("force")?.unwrap_or(false) && status == "in_progress";
+        edits.put("status", status_json(&status, reason.as_deref(), forced));
         if status == "blocked" {
             edits.put("blocker", blocker_json(reason.as_deref(), None, "ready"));
+        }
+        match args
+            .line("abandonReason", limits::SHORT_CHARS)?
+            .filter(|why| !why.is_empty())
+        {
+            Some(why) => edits.put("abandonReason", why),
+            None if status == "abandoned" => {
+                return Err(reason_required("abandoned", "abandonReason"));
+            }
+            None => {}
         }
         self.sprint_of_create(project, &mut edits)?;
         self.check_links(id, project, &edits)?;
         // Equal creates made apart converge on one object; here it is simply there already.
         if let Some(at) = view.object(id)? {
             return Ok(Outcome::Nothing(Reply::Task(at.id, Map::new())));
+        }
+        if status == "in_progress" && !forced {
+            self.check_new_dependencies(id, &edits)?;
         }
         self.write(
             document,
@@ -620,11 +673,11 @@ impl Call<'_> {
         );
         if status == "blocked" {
             let was = if before == "blocked" {
-                "ready"
+                was_before_block(&at.row)
             } else {
-                &before
+                before
             };
-            edits.put("blocker", blocker_json(reason.as_deref(), None, was));
+            edits.put("blocker", blocker_json(reason.as_deref(), None, &was));
         } else {
             edits.clear("blocker");
         }
@@ -667,19 +720,38 @@ impl Call<'_> {
         if unmet.is_empty() {
             return Ok(());
         }
+        Err(self
+            .unmet(at.id, &unmet)
+            .with("current", present::object(self.view, self.cx, at)?))
+    }
+
+    /// The same for a task that is about to be created in progress.
+    fn check_new_dependencies(&self, id: ObjectId, edits: &Edits<'_>) -> Result<(), Refusal> {
+        let targets = edits
+            .list
+            .iter()
+            .filter_map(|edit| edit.field.strip_prefix("edge/depends_on/")?.parse().ok());
+        let unmet = present::unmet_among(self.view, self.cx, targets)?;
+        if unmet.is_empty() {
+            return Ok(());
+        }
+        Err(self.unmet(id, &unmet))
+    }
+
+    fn unmet(&self, id: ObjectId, unmet: &[(ObjectId, String)]) -> Refusal {
         let shown: Vec<_> = unmet
             .iter()
             .take(5)
-            .map(|(id, status)| format!("{id} ({status})"))
+            .map(|(id, status)| format!("{id} ({})", present::status_word(self.cx, status)))
             .collect();
         let more = if unmet.len() > 5 {
             format!(" and {} more", unmet.len() - 5)
         } else {
             String::new()
         };
-        Err(Refusal::new(
+        Refusal::new(
             Code::UnmetDependencies,
-            format!("{} waits for {}{more}.", at.id, shown.join(", ")),
+            format!("{id} waits for {}{more}.", shown.join(", ")),
             "Finish it, or pass force: true, which is recorded.",
         )
         .with(
@@ -689,7 +761,6 @@ impl Call<'_> {
                 .map(|(id, status)| json!({ "id": id.to_string(), "status": status }))
                 .collect::<Vec<_>>(),
         )
-        .with("current", present::object(self.view, self.cx, at)?))
     }
 
     fn block(&self) -> Result<Outcome, Refusal> {
@@ -745,7 +816,7 @@ impl Call<'_> {
         }
         let at = self.object("id", "task")?;
         let forced = args.flag("force")?.unwrap_or(false);
-        let edits = self.claim_edits(&at, secs, forced);
+        let edits = self.claim_edits(&at, secs, forced)?;
         let resolves = self.check_write(&at, &edits.fields(), false)?;
         if cx.schema.group_of(&present::status_of(&at.row)) == Group::Closed {
             return Err(Refusal::new(
@@ -753,7 +824,7 @@ impl Call<'_> {
                 format!(
                     "{} is {} and cannot be claimed.",
                     at.id,
-                    present::status_of(&at.row)
+                    present::status_word(cx, &present::status_of(&at.row))
                 ),
                 "Move it to ready first if it has to be done again.",
             )
@@ -780,7 +851,7 @@ impl Call<'_> {
                 leased += 1;
                 continue;
             }
-            let edits = self.claim_edits(&at, secs, false);
+            let edits = self.claim_edits(&at, secs, false)?;
             // A conflicted field needs somebody to decide; the next task does not.
             if edits.fields().iter().any(|field| {
                 at.row
@@ -800,7 +871,12 @@ impl Call<'_> {
         }))))
     }
 
-    fn claim_edits<'r>(&self, at: &'r Located, secs: i64, forced: bool) -> Edits<'r> {
+    fn claim_edits<'r>(
+        &self,
+        at: &'r Located,
+        secs: i64,
+        forced: bool,
+    ) -> Result<Edits<'r>, Refusal> {
         let caller = self.cx.caller;
         let assignee = if caller.kind == CallerKind::Person {
             &caller.member
@@ -811,11 +887,20 @@ impl Call<'_> {
         edits.put("assignee", assignee.as_str());
         edits.put("status", status_json("in_progress", None, forced));
         edits.clear("blocker");
-        edits.put(
-            "lease",
-            json!({ "by": caller.credential, "secs": secs }).to_string(),
-        );
-        edits
+        let lease = json!({ "by": caller.credential, "secs": secs }).to_string();
+        // A lease is as old as the operation that wrote it: renewing one writes it again, though
+        // not before half of it is over, or every call would move the revision.
+        let half = self.cx.now + secs * 500;
+        if self
+            .view
+            .lease_expires(at)?
+            .is_some_and(|expires| expires > half)
+        {
+            edits.put("lease", lease);
+        } else {
+            edits.put_again("lease", lease);
+        }
+        Ok(edits)
     }
 
     fn release(&self) -> Result<Outcome, Refusal> {
@@ -861,9 +946,15 @@ impl Call<'_> {
             .view
             .lease_expires(at)?
             .map_or(0, |expires| (expires - self.cx.now).max(0) / 60_000);
+        // The lease names its holder itself, and anybody may have written it.
+        let named = if self.cx.directory.credentials.contains_key(holder) {
+            holder
+        } else {
+            "another credential"
+        };
         Ok(Refusal::new(
             Code::Claimed,
-            format!("{} is held by {holder} (lease {left} min left).", at.id),
+            format!("{} is held by {named} (lease {left} min left).", at.id),
             "Work elsewhere, comment on it, or pass force: true, which is recorded and tells them.",
         )
         .with("holder", self.cx.directory.actor_json(holder, None))
@@ -944,7 +1035,8 @@ impl Call<'_> {
             if from.id == to {
                 return Err(cycle(&[to, to]));
             }
-            if from.row.entries("edge/").count() >= limits::SET_ENTRIES {
+            let is_new = !from.row.cells.contains_key(&field);
+            if is_new && from.row.entries("edge/").count() >= limits::SET_ENTRIES {
                 return Err(arguments::too_large(
                     "links",
                     limits::SET_ENTRIES + 1,
@@ -962,8 +1054,14 @@ impl Call<'_> {
         } else {
             edits.clear(&field);
         }
-        let list = edits.list;
-        self.write_at(from, Vec::new(), list, Reply::Task(at.id, Map::new()))
+        self.write(
+            self.document_of(from),
+            at.id,
+            Vec::new(),
+            Vec::new(),
+            edits.list,
+            Reply::Task(at.id, Map::new()),
+        )
     }
 
     fn resolve(&self) -> Result<Outcome, Refusal> {
@@ -996,16 +1094,33 @@ impl Call<'_> {
             return Err(unknown("field", &field, json!(open))
                 .with("current", present::object(view, cx, &at)?));
         }
+        let revision = args.revision("revision")?;
+        let revision = revision.ok_or_else(|| missing("revision"))?;
+        stale::check(view, cx, &at, &revision, &BTreeSet::from([field.clone()]))?;
         match (args.some("choose"), args.given("value")) {
             (Some(choose), None) => {
                 let choose = line("choose", choose, 80)?;
-                let names = conflict::choices(cell.0.iter().map(|(op, _)| *op));
-                let chosen = cell.0.iter().find(|(op, _)| names.get(op) == Some(&choose));
-                let Some((op, value)) = chosen else {
+                let mut names = conflict::choices(cell.0.iter().map(|(op, _)| *op));
+                // A collapse shows the lost values with names too.
+                for by in &collapses {
+                    let lost = at.row.collapsed.get(by).map(|collapse| &collapse.lost);
+                    for (op, name) in conflict::choices(lost.into_iter().flatten().copied()) {
+                        names.entry(op).or_insert(name);
+                    }
+                }
+                let chosen = names.iter().find(|(_, name)| **name == choose);
+                let Some((op, _)) = chosen else {
                     let accepted: Vec<_> = names.into_values().collect();
                     return Err(unknown("choose", &choose, json!(accepted)));
                 };
-                edits.put(&field, conflict::load(view, &at, *op, value)?);
+                let visible = cell.0.iter().find(|(id, _)| id == op);
+                let scalar = match visible {
+                    Some((op, value)) => Some(conflict::load(view, &at, *op, value)?),
+                    None => conflict::scalar_of(view, &at, *op)?,
+                };
+                if let Some(scalar) = scalar {
+                    edits.put(&field, scalar);
+                }
             }
             (None, Some(value)) => match self.value_for(&at, &field, value)? {
                 Some(scalar) => edits.put(&field, scalar),
@@ -1023,9 +1138,6 @@ impl Call<'_> {
         for by in collapses {
             edits.put(&Collapse::ack_field(by), true);
         }
-        let revision = args.revision("revision")?;
-        let revision = revision.ok_or_else(|| missing("revision"))?;
-        stale::check(view, cx, &at, &revision, &edits.fields())?;
         let resolves = vec![format!("{}/{field}", at.id)];
         let reply = if at.row.kind() == Some("sprint") {
             Reply::Sprint(at.id, Map::new())
@@ -1078,7 +1190,7 @@ impl Call<'_> {
         let mut edits = Edits::new(at.id, &at.row);
         if hide {
             if !present::is_archived(&at.row) {
-                edits.put("archivedAt", Scalar::Timestamp(self.cx.hlc.millis()));
+                edits.put("archivedAt", true);
             }
         } else {
             edits.clear("archivedAt");
@@ -1228,7 +1340,7 @@ impl Call<'_> {
         let row = view.object(register)?.map(|at| at.row).unwrap_or_default();
         let mut edits = Edits::new(at.id, &at.row);
         if !at.row.cells.contains_key("startedAt") {
-            edits.put("startedAt", Scalar::Timestamp(cx.hlc.millis()));
+            edits.put("startedAt", true);
         }
         let mut list = edits.list;
         let mut edits = Edits::new(register, &row);
@@ -1279,9 +1391,9 @@ impl Call<'_> {
             self.assignable_sprint(target, at.project)?;
         }
         let mut edits = Edits::new(at.id, &at.row);
-        edits.put("completedAt", Scalar::Timestamp(cx.hlc.millis()));
+        edits.put("completedAt", true);
         let mut list = edits.list;
-        let mut open = Vec::new();
+        let (mut open, mut not_moved) = (Vec::new(), Vec::new());
         for task in view.referrers(at.id, "sprint")? {
             let Some(task) = view.object(task)? else {
                 continue;
@@ -1293,6 +1405,16 @@ impl Call<'_> {
             }
             open.push(task.id.to_string());
             if let Some(target) = move_to {
+                // Two sprints written apart are for somebody to decide who sees both.
+                let conflicted = task
+                    .row
+                    .cells
+                    .get("sprintId")
+                    .is_some_and(crate::row::Cell::is_conflicted);
+                if conflicted {
+                    not_moved.push(task.id.to_string());
+                    continue;
+                }
                 let mut edits = Edits::new(task.id, &task.row);
                 edits.put("sprintId", target.to_string());
                 list.extend(edits.list);
@@ -1300,6 +1422,7 @@ impl Call<'_> {
         }
         let mut extra = Map::new();
         extra.insert("openTasks".into(), open.into());
+        extra.insert("notMoved".into(), not_moved.into());
         extra.insert(
             "movedTo".into(),
             move_to.map_or(Json::Null, |target| target.to_string().into()),
@@ -1346,10 +1469,7 @@ impl Call<'_> {
         if !kind.is_empty() && at.row.kind() != Some(kind) {
             return Err(Refusal::argument(
                 argument,
-                format!(
-                    "{id} is a {}, not a {kind}.",
-                    at.row.kind().unwrap_or("thing")
-                ),
+                format!("{id} is a {}, not a {kind}.", present::kind_word(&at.row)),
                 "Send the id of one.",
             ));
         }
@@ -1467,15 +1587,18 @@ impl Call<'_> {
         if let Some(field) = unnamed.first() {
             let values = at.row.cells.get(*field).map_or(0, |cell| cell.0.len());
             let fresh = present::object(self.view, self.cx, at)?;
+            // Of an entry the kind alone: its name is text that somebody wrote.
+            let (named, settle) = match field.split_once('/') {
+                Some((kind, _)) => (format!("{kind}/…"), "resolves: fields (below)".to_owned()),
+                None => (field.to_string(), format!("resolves:[\"{field}\"]")),
+            };
             return Err(Refusal::new(
                 Code::ConflictOpen,
                 format!(
-                    "field {field} of {} has {values} values written apart. Nothing was written.",
+                    "field {named} of {} has {values} values written apart. Nothing was written.",
                     at.id
                 ),
-                format!(
-                    "Pick one with action resolve, or send resolves:[\"{field}\"] with your own."
-                ),
+                format!("Pick one with action resolve, or send {settle} with your own."),
             )
             .with("fields", json!(unnamed))
             .with(
@@ -1796,6 +1919,16 @@ fn import_task(view: &dyn View, cx: &Context<'_>, import: &Import) -> Result<Out
     let mut edits = Edits::new(id, &row);
     edits.put("kind", "task");
     fields::edit_fields(cx, &args, &row, &mut edits)?;
+    for (relation, target) in &import.links {
+        let (known, inverse) = cx
+            .schema
+            .relation(relation)
+            .ok_or_else(|| unknown("type", relation, Json::Null))?;
+        if inverse || known.acyclic {
+            return Err(unknown("type", relation, Json::Null));
+        }
+        edits.put(&format!("edge/{}/{target}", known.name), true);
+    }
     let status = args
         .line("status", limits::SHORT_CHARS)?
         .unwrap_or_else(|| "ready".to_owned());
@@ -1817,10 +1950,15 @@ fn import_task(view: &dyn View, cx: &Context<'_>, import: &Import) -> Result<Out
         ),
     );
     // What this import wrote, by field: the next one changes a field only where nobody else has.
-    let before: Map<String, Json> = match row.text("ref/imported").map(present::parsed) {
-        Some(Json::Object(map)) => map,
-        _ => Map::new(),
+    let mark = match &found {
+        Some(at) => conflict::load_winner(view, at, IMPORT_MARK)?,
+        None => None,
     };
+    let before: Map<String, Json> =
+        match mark.as_ref().and_then(Scalar::as_str).map(present::parsed) {
+            Some(Json::Object(map)) => map,
+            _ => Map::new(),
+        };
     let imported = args.some("imported").cloned().unwrap_or_default();
     let mut kept_here = Vec::new();
     if found.is_some() {
@@ -1831,8 +1969,12 @@ fn import_task(view: &dyn View, cx: &Context<'_>, import: &Import) -> Result<Out
                 .and_then(|fields| fields.get(&edit.field))
                 .and_then(Json::as_str);
             let current = digest_of(&row, &edit.field);
-            let untouched =
-                known_here == current.as_deref() || (known_here.is_none() && current.is_none());
+            // Values written apart are for somebody to decide who sees them.
+            let conflicted = row
+                .cells
+                .get(&edit.field)
+                .is_some_and(crate::row::Cell::is_conflicted);
+            let untouched = known_here == current.as_deref() && !conflicted;
             if !untouched {
                 kept.push(edit.field.clone());
             }
@@ -1854,11 +1996,18 @@ fn import_task(view: &dyn View, cx: &Context<'_>, import: &Import) -> Result<Out
     let mut mark = Map::new();
     mark.insert("fields".into(), Json::Object(written));
     mark.insert("source".into(), imported);
-    let extra = Map::from_iter([("keptHere".to_owned(), json!(kept_here))]);
+    let answer = |outcome: &str| {
+        Reply::Json(json!({ "id": id.to_string(), "outcome": outcome, "keptHere": kept_here }))
+    };
     if edits.list.is_empty() {
-        return Ok(Outcome::Nothing(Reply::Task(id, extra)));
+        return Ok(Outcome::Nothing(answer("unchanged")));
     }
-    edits.put("ref/imported", Json::Object(mark).to_string());
+    let reply = answer(if found.is_some() {
+        "updated"
+    } else {
+        "created"
+    });
+    edits.put(IMPORT_MARK, Json::Object(mark).to_string());
     let message = Message {
         command: "import".into(),
         credential: cx.caller.credential.clone(),
@@ -1872,9 +2021,50 @@ fn import_task(view: &dyn View, cx: &Context<'_>, import: &Import) -> Result<Out
         document,
         message,
         edits: edits.list,
-        reply: Reply::Task(id, extra),
+        reply,
     })))
 }
+
+fn import_comment(
+    view: &dyn View,
+    cx: &Context<'_>,
+    comment: &ImportComment,
+) -> Result<Outcome, Refusal> {
+    cx.need("tasks:write")?;
+    let project = cx.project(view, &comment.project)?.id;
+    let id = imported_id(cx, project, &comment.name);
+    let answer = |outcome: &str| Reply::Json(json!({ "id": id.to_string(), "outcome": outcome }));
+    if view.object(id)?.is_some() {
+        return Ok(Outcome::Nothing(answer("unchanged")));
+    }
+    let empty = Row::default();
+    let mut edits = Edits::new(id, &empty);
+    edits.put("kind", "comment");
+    edits.put("subject", comment.task.to_string());
+    edits.put(
+        "body",
+        arguments::long("body", &comment.body.as_str().into())?,
+    );
+    edits.put(IMPORT_MARK, json!({ "source": comment.source }).to_string());
+    let message = Message {
+        command: "import".into(),
+        credential: cx.caller.credential.clone(),
+        hlc: cx.hlc.0,
+        names: vec![comment.name.clone()],
+        cause: Some("import".into()),
+        label: cx.caller.label.clone(),
+        ..Message::default()
+    };
+    Ok(Outcome::Write(Box::new(Effect {
+        document: DocumentName::project(project),
+        message,
+        edits: edits.list,
+        reply: answer("created"),
+    })))
+}
+
+/// The field in which an import keeps what it wrote, to know at the next one what others changed.
+pub const IMPORT_MARK: &str = "imported";
 
 /// Eight characters that tell one value from another; of a text, the same whether it is kept in
 /// its row or apart.

@@ -65,6 +65,11 @@ impl Change {
             .map(|(index, op)| (self.op_id(index), op))
     }
 
+    /// Whether an operation is one of the change's.
+    pub fn holds(&self, op: OpId) -> bool {
+        op.actor == self.actor && (self.start_op..=self.max_op()).contains(&op.counter)
+    }
+
     /// The objects that the change touches.
     pub fn touched(&self) -> BTreeSet<ObjectId> {
         self.ops.iter().map(|op| op.object).collect()
@@ -132,6 +137,7 @@ impl Change {
         if draft.start_op + draft.ops.len() as u64 >= limits::OP_COUNTER {
             return Err(AuthorError::Counter);
         }
+        draft.check()?;
         let message = draft.message.to_text();
         if message.len() > limits::MESSAGE_BYTES {
             return Err(AuthorError::Message(message.len()));
@@ -159,6 +165,9 @@ impl Change {
         let mut deps = draft.deps;
         deps.sort_unstable();
         deps.dedup();
+        if deps.len() > limits::CHANGE_DEPS {
+            return Err(AuthorError::Deps(deps.len()));
+        }
         let change = AutomergeChange::from(ExpandedChange {
             operations,
             actor_id: automerge_actor(draft.actor),
@@ -221,6 +230,12 @@ impl Change {
         if max_op >= limits::OP_COUNTER {
             return Err(DecodeError::Counter);
         }
+        if expanded.operations.is_empty() {
+            return Err(DecodeError::Empty);
+        }
+        if !(-limits::CHANGE_SECS..=limits::CHANGE_SECS).contains(&expanded.time) {
+            return Err(DecodeError::Time);
+        }
         let ops = expanded
             .operations
             .iter()
@@ -257,6 +272,42 @@ pub struct Draft {
     pub message: Message,
     /// What it does.
     pub ops: Vec<Op>,
+}
+
+impl Draft {
+    /// Refuses what [`Change::decode`] would refuse elsewhere: a change that is written here and
+    /// admitted nowhere would cut this actor off.
+    fn check(&self) -> Result<(), AuthorError> {
+        if self.ops.is_empty() {
+            return Err(AuthorError::Empty);
+        }
+        let preds: usize = self.ops.iter().map(|op| op.preds.len()).sum();
+        if preds > limits::CHANGE_PREDS {
+            return Err(AuthorError::Preds(preds));
+        }
+        let actors: BTreeSet<ActorId> = self
+            .ops
+            .iter()
+            .flat_map(|op| &op.preds)
+            .map(|pred| pred.actor)
+            .filter(|actor| *actor != self.actor)
+            .collect();
+        // The genesis actor is the other one more: it made the buckets.
+        if actors.len() + 1 > limits::CHANGE_ACTORS {
+            return Err(AuthorError::Actors(actors.len() + 1));
+        }
+        for op in &self.ops {
+            if op.field.is_empty() || op.field.len() > limits::FIELD_BYTES {
+                return Err(AuthorError::Field(op.field.len()));
+            }
+            if let Action::Put(value) = &op.action
+                && value.len() > limits::TEXT_BYTES
+            {
+                return Err(AuthorError::Value(value.len()));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// One operation on one field of one object.
@@ -369,6 +420,9 @@ pub enum DecodeError {
     /// The checksum is not that of the content.
     #[error("wrong checksum")]
     Checksum,
+    /// No operation: it would change nothing and break the order that counters give.
+    #[error("it has no operations")]
+    Empty,
     /// Bytes behind the operations.
     #[error("a footer, which is outside the dialect")]
     Footer,
@@ -408,6 +462,9 @@ pub enum DecodeError {
     /// A field name that is empty or beyond [`limits::FIELD_BYTES`].
     #[error("a field name is 1 to {} bytes", limits::FIELD_BYTES)]
     Field,
+    /// A time further from 1970 than [`limits::CHANGE_SECS`].
+    #[error("a time is at most {} seconds from 1970", limits::CHANGE_SECS)]
+    Time,
     /// A value beyond [`limits::TEXT_BYTES`].
     #[error("a value is at most {} bytes", limits::TEXT_BYTES)]
     Value,
@@ -423,18 +480,36 @@ pub enum DecodeError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthorError {
+    /// Its fields have values from too many actors.
+    #[error("it would name {0} actors; one change names {max}", max = limits::CHANGE_ACTORS)]
+    Actors(usize),
     /// Its bytes would not fit a frame.
     #[error("it would be {0} bytes; one change holds {max}", max = limits::CHANGE_BYTES)]
     Bytes(usize),
     /// The document has no op counters left.
     #[error("the document's op counters are used up")]
     Counter,
+    /// The document has too many heads.
+    #[error("it would name {0} heads; one change names {max}", max = limits::CHANGE_DEPS)]
+    Deps(usize),
+    /// Nothing to write.
+    #[error("it would have no operations")]
+    Empty,
+    /// The name of a field, entry of a set or map included.
+    #[error("a field's name would be {0} bytes; it is 1 to {max}", max = limits::FIELD_BYTES)]
+    Field(usize),
     /// Its message would be too long.
     #[error("its message would be {0} bytes; one change holds {max}", max = limits::MESSAGE_BYTES)]
     Message(usize),
     /// Too many operations.
     #[error("it would be {0} operations; one change holds {max}", max = limits::CHANGE_OPS)]
     Ops(usize),
+    /// Its fields have too many values.
+    #[error("it would replace {0} values; one change replaces {max}", max = limits::CHANGE_PREDS)]
+    Preds(usize),
+    /// A value that is too long.
+    #[error("a value would be {0} bytes; it is at most {max}", max = limits::TEXT_BYTES)]
+    Value(usize),
 }
 
 const MAGIC: [u8; 4] = [0x85, 0x6f, 0x4a, 0x83];
@@ -511,14 +586,19 @@ fn scan(chunk: &[u8]) -> Result<(), DecodeError> {
         let known = COLUMNS
             .iter()
             .find(|(known, _)| u64::from(*known) == specification);
-        let (_, encoding) = *known.ok_or(DecodeError::UnknownColumn)?;
+        let (specification, encoding) = *known.ok_or(DecodeError::UnknownColumn)?;
         columns.push((
+            specification,
             encoding,
             reader.count(limits::CHANGE_BYTES, "bytes of a column")?,
         ));
     }
-    for (encoding, length) in columns {
-        encoding.bound(Reader(reader.take(length)?))?;
+    for (specification, encoding, length) in columns {
+        let rows = match specification {
+            PRED_ACTOR | PRED_COUNTER => (limits::CHANGE_PREDS, "predecessors"),
+            _ => (limits::CHANGE_OPS, "operations"),
+        };
+        encoding.bound(Reader(reader.take(length)?), rows)?;
     }
     Ok(())
 }
@@ -536,10 +616,13 @@ const COLUMNS: [(u8, Encoding); 13] = [
     (0x56, Encoding::Rle(RunValue::Leb)),  // value, type and length
     (0x57, Encoding::Raw),                 // value, bytes
     (0x70, Encoding::Group),               // predecessors, how many
-    (0x71, Encoding::Rle(RunValue::Leb)),  // predecessor, actor
-    (0x73, Encoding::Rle(RunValue::Leb)),  // predecessor, counter (delta)
-    (0x94, Encoding::Boolean),             // expand, all false
+    (PRED_ACTOR, Encoding::Rle(RunValue::Leb)),
+    (PRED_COUNTER, Encoding::Rle(RunValue::Leb)), // delta
+    (0x94, Encoding::Boolean),                    // expand, all false
 ];
+
+const PRED_ACTOR: u8 = 0x71;
+const PRED_COUNTER: u8 = 0x73;
 
 #[derive(Debug, Clone, Copy)]
 enum Encoding {
@@ -556,18 +639,24 @@ enum RunValue {
 }
 
 impl Encoding {
-    /// Refuses a column that stands for more values than a change may have.
-    fn bound(self, mut column: Reader<'_>) -> Result<(), DecodeError> {
-        let (max, what) = (limits::CHANGE_PREDS, "operations");
-        let mut values: u64 = 0;
-        let mut add = |count: u64| {
-            values = values.saturating_add(count);
-            if values > max as u64 {
+    /// Refuses a column that stands for more rows, or a group column for more predecessors, than
+    /// a change may have.
+    fn bound(
+        self,
+        mut column: Reader<'_>,
+        (max, what): (usize, &'static str),
+    ) -> Result<(), DecodeError> {
+        let at_most = |sum: &mut u64, count: u64, max: usize, what| {
+            *sum = sum.saturating_add(count);
+            if *sum > max as u64 {
                 Err(DecodeError::TooMany(what))
             } else {
                 Ok(())
             }
         };
+        let (mut rows, mut grouped) = (0, 0);
+        let mut add = |count| at_most(&mut rows, count, max, what);
+        let mut group = |count| at_most(&mut grouped, count, limits::CHANGE_PREDS, "predecessors");
         match self {
             Self::Raw => {}
             Self::Boolean => {
@@ -583,13 +672,13 @@ impl Encoding {
                             let value = column.value(self)?;
                             add(run.unsigned_abs())?;
                             // A run of n groups of m stands for n * m predecessors.
-                            add(value.saturating_mul(run.unsigned_abs()))?;
+                            group(value.saturating_mul(run.unsigned_abs()))?;
                         }
                         literals => {
                             for _ in 0..literals.unsigned_abs() {
                                 let value = column.value(self)?;
                                 add(1)?;
-                                add(value)?;
+                                group(value)?;
                             }
                         }
                     }

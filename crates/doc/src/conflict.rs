@@ -154,6 +154,7 @@ fn present_collapse(
     collapse: &Collapse,
 ) -> Result<Json, ViewError> {
     let mut lost = Vec::new();
+    let names = choices(collapse.lost.iter().copied());
     for op in &collapse.lost {
         if let Some(scalar) = scalar_of(view, at, *op)? {
             lost.push(value_json(
@@ -162,7 +163,7 @@ fn present_collapse(
                 at,
                 &collapse.field,
                 *op,
-                Some(&op.to_string()),
+                names.get(op),
                 &scalar,
                 false,
             )?);
@@ -209,7 +210,11 @@ pub fn load_winner(
 }
 
 /// The value that any operation put, visible or not, from its change.
-fn scalar_of(view: &dyn View, at: &Located, op: OpId) -> Result<Option<Scalar>, ViewError> {
+pub(crate) fn scalar_of(
+    view: &dyn View,
+    at: &Located,
+    op: OpId,
+) -> Result<Option<Scalar>, ViewError> {
     let Some((change, _)) = view.change_of(at.document, op)? else {
         return Ok(None);
     };

@@ -8,7 +8,7 @@ use crate::{
     arguments::{self, Arguments, line, long, too_large, wrong},
     board::Edits,
     context::Context,
-    id::ObjectId,
+    id::{ObjectId, base32},
     limits,
     refusal::Refusal,
     row::Row,
@@ -100,7 +100,7 @@ pub(crate) fn edit_fields(
         }
     }
     tags(args, row, edits)?;
-    criteria(args, row, edits)?;
+    criteria(cx, args, row, edits)?;
     depends_on(args, row, edits)?;
     entries(args, "state", "statePatch", "state/", row, edits)?;
     entries(args, "custom", "custom", "x/", row, edits)?;
@@ -219,9 +219,17 @@ fn tags(args: &Arguments, row: &Row, edits: &mut Edits<'_>) -> Result<(), Refusa
     Ok(())
 }
 
-/// The criteria as they should be: known ids keep their entry, the others are new, what is not
-/// listed goes.
-fn criteria(args: &Arguments, row: &Row, edits: &mut Edits<'_>) -> Result<(), Refusal> {
+/// The criteria as they should be: known ids and known texts keep their entry, the others are new,
+/// what is not listed goes.
+///
+/// An id is a number, for order; one that is added later also has something random behind it, so
+/// that criteria added apart are two and not one with two texts.
+fn criteria(
+    cx: &Context<'_>,
+    args: &Arguments,
+    row: &Row,
+    edits: &mut Edits<'_>,
+) -> Result<(), Refusal> {
     let Some(items) = args.list("criteria", limits::SET_ENTRIES)? else {
         return Ok(());
     };
@@ -232,9 +240,15 @@ fn criteria(args: &Arguments, row: &Row, edits: &mut Edits<'_>) -> Result<(), Re
     let mut kept = BTreeSet::new();
     let mut next = have
         .iter()
-        .filter_map(|id| id.parse::<u32>().ok())
+        .filter_map(|id| criterion_place(id))
         .max()
-        .map_or(1, |last| last + 1);
+        .map_or(1, |last| last.saturating_add(1));
+    // Equal creates made apart give equal ids; an update has seen what it adds to.
+    let suffix = if row.touched.is_empty() {
+        String::new()
+    } else {
+        format!("-{}", base32(cx.fresh_id(CRITERIA).to_bits(), 4))
+    };
     for item in items {
         let (given, text, done) = match &item {
             Value::Object(entry) => {
@@ -261,9 +275,20 @@ fn criteria(args: &Arguments, row: &Row, edits: &mut Edits<'_>) -> Result<(), Re
             Some(id) if have.contains(&id) => id,
             Some(id) => return Err(unknown("criteria", &id, json!(have))),
             None => {
-                let id = next.to_string();
-                next += 1;
-                id
+                let of_text = |id: &&String| {
+                    let there = row.text(&format!("criterion/{id}/text"));
+                    !kept.contains(*id)
+                        && there.is_some()
+                        && there == text.and_then(Value::as_str).map(str::trim)
+                };
+                match have.iter().find(of_text) {
+                    Some(id) => id.clone(),
+                    None => {
+                        let id = format!("{next}{suffix}");
+                        next = next.saturating_add(1);
+                        id
+                    }
+                }
             }
         };
         match text.filter(|text| !text.is_null()) {
@@ -294,6 +319,14 @@ fn criteria(args: &Arguments, row: &Row, edits: &mut Edits<'_>) -> Result<(), Re
     }
     Ok(())
 }
+
+/// The place of a criterion among the others, from its id.
+pub(crate) fn criterion_place(id: &str) -> Option<u32> {
+    id.split('-').next()?.parse().ok()
+}
+
+/// Tells the entropy of criteria from that of the object's id.
+const CRITERIA: u32 = 1 << 16;
 
 fn depends_on(args: &Arguments, row: &Row, edits: &mut Edits<'_>) -> Result<(), Refusal> {
     let Some(words) = args.words("dependsOn", limits::SET_ENTRIES)? else {
@@ -330,14 +363,16 @@ fn entries(
             continue;
         };
         let map = arguments::object(name, given.clone())?;
-        let present = row.entries(prefix).count();
-        if map.len() + present > limits::SET_ENTRIES {
-            return Err(too_large(
-                name,
-                map.len() + present,
-                limits::SET_ENTRIES,
-                "entries",
-            ));
+        let mut after: BTreeSet<&str> = row.entries(prefix).map(|(key, _)| key).collect();
+        for (key, value) in &map {
+            if value.is_null() {
+                after.remove(key.as_str());
+            } else {
+                after.insert(key);
+            }
+        }
+        if after.len() > limits::SET_ENTRIES {
+            return Err(too_large(name, after.len(), limits::SET_ENTRIES, "entries"));
         }
         for (key, value) in map {
             let key_ok = !key.is_empty()

@@ -21,6 +21,10 @@ pub const CHANGE_ACTORS: usize = 4_096;
 /// leaves room for honest changes on top of the greatest that is admitted.
 pub const OP_COUNTER: u64 = 1 << 31;
 
+/// Seconds before and after 1970 that a change may give as its time. Automerge keeps times as
+/// differences and overflows where two are far apart; this is 34,000 years.
+pub const CHANGE_SECS: i64 = 1 << 40;
+
 /// Bytes of a change's message.
 pub const MESSAGE_BYTES: usize = 16 << 10;
 

@@ -91,11 +91,7 @@ pub fn task(view: &dyn View, cx: &Context<'_>, at: &Located) -> Result<Json, Vie
     out.insert("state".into(), map_entries(view, at, "state/")?);
     out.insert("custom".into(), map_entries(view, at, "x/")?);
     out.insert("externalRefs".into(), external_refs(row));
-    out.insert(
-        "archivedAt".into(),
-        row.winner("archivedAt")
-            .map_or(Json::Null, |_| archived_at(row)),
-    );
+    out.insert("archivedAt".into(), moment(view, at, "archivedAt")?);
     // Given by the arbiter and by plans, which a board of one toolset does not have.
     out.insert("number".into(), Json::Null);
     out.insert("address".into(), Json::Null);
@@ -135,7 +131,6 @@ pub fn task_summary(view: &dyn View, cx: &Context<'_>, at: &Located) -> Result<J
 ///
 /// When the store fails.
 pub fn sprint(view: &dyn View, cx: &Context<'_>, at: &Located) -> Result<Json, ViewError> {
-    let row = &at.row;
     let mut counts = Map::new();
     for task in view.referrers(at.id, "sprint")? {
         if let Some(task) = view.object(task)?.filter(|task| !is_archived(&task.row)) {
@@ -152,7 +147,7 @@ pub fn sprint(view: &dyn View, cx: &Context<'_>, at: &Located) -> Result<Json, V
         );
     }
     for field in ["startedAt", "completedAt"] {
-        out.insert(field.into(), moment(row, field));
+        out.insert(field.into(), moment(view, at, field)?);
     }
     out.insert("status".into(), sprint_status(view, cx, at)?.into());
     out.insert("counts".into(), Json::Object(counts));
@@ -278,6 +273,25 @@ pub fn status_of(row: &Row) -> String {
         .to_owned()
 }
 
+/// A status for a sentence. One that the schema does not know may be any text that somebody else's
+/// software wrote, and whoever reads a sentence may obey it.
+pub(crate) fn status_word<'a>(cx: &'a Context<'_>, status: &str) -> &'a str {
+    let known = cx.schema.statuses.iter().find(|known| known.name == status);
+    known.map_or(UNKNOWN, |known| known.name.as_str())
+}
+
+const UNKNOWN: &str = "unknown";
+
+/// The kind of an object for a sentence; see [`status_word`].
+pub(crate) fn kind_word(row: &Row) -> &'static str {
+    const KINDS: [&str; 4] = ["comment", "project", "sprint", "task"];
+    let kind = row.kind().unwrap_or_default();
+    KINDS
+        .into_iter()
+        .find(|known| *known == kind)
+        .unwrap_or("object")
+}
+
 fn status_part(row: &Row, part: &str) -> Json {
     row.text("status")
         .map(parsed)
@@ -319,7 +333,11 @@ pub fn field_json(field: &str, scalar: &Scalar) -> Json {
         || ["ref/", "edge/"]
             .iter()
             .any(|prefix| field.starts_with(prefix));
-    if structured {
+    // Of a caller's own map: what was given as an object or a list comes back as one.
+    let own = ["state/", "x/"]
+        .iter()
+        .any(|prefix| field.starts_with(prefix));
+    if structured || own && text.starts_with(['{', '[']) {
         parsed(text)
     } else {
         text.into()
@@ -332,7 +350,7 @@ pub fn time(millis: i64) -> String {
         .map_or_else(|_| millis.to_string(), |at| format!("{at:.3}"))
 }
 
-/// The blocked ones among what a task depends on: those that are neither done nor archived away.
+/// The unmet ones among what a task depends on, archived ones included: archiving is no outcome.
 ///
 /// # Errors
 ///
@@ -343,11 +361,20 @@ pub fn unmet_dependencies(
     at: &Located,
 ) -> Result<Vec<(ObjectId, String)>, ViewError> {
     let suspended = view.suspended(at)?;
+    let targets = edges(&at.row, "depends_on")
+        .map(|(target, _)| target)
+        .filter(|target| !suspended.contains(&format!("edge/depends_on/{target}")));
+    unmet_among(view, cx, targets)
+}
+
+/// Those of `targets` that are not done.
+pub(crate) fn unmet_among(
+    view: &dyn View,
+    cx: &Context<'_>,
+    targets: impl Iterator<Item = ObjectId>,
+) -> Result<Vec<(ObjectId, String)>, ViewError> {
     let mut unmet = Vec::new();
-    for (target, _) in edges(&at.row, "depends_on") {
-        if suspended.contains(&format!("edge/depends_on/{target}")) {
-            continue;
-        }
+    for target in targets {
         match view.object(target)? {
             Some(task) => {
                 let status = status_of(&task.row);
@@ -370,7 +397,10 @@ fn criteria(row: &Row) -> Json {
         .entries("criterion/")
         .filter_map(|(rest, cell)| Some((rest.strip_suffix("/text")?, cell)))
         .collect();
-    list.sort_by_key(|(id, _)| (id.parse::<u32>().unwrap_or(u32::MAX), id.to_string()));
+    list.sort_by_key(|(id, _)| {
+        let place = crate::fields::criterion_place(id).unwrap_or(u32::MAX);
+        (place, id.to_string())
+    });
     list.into_iter()
         .map(|(id, cell)| {
             let text = cell.winner().and_then(crate::row::Value::as_str);
@@ -411,9 +441,10 @@ fn map_entries(view: &dyn View, at: &Located, prefix: &str) -> Result<Json, View
     let mut map = Map::new();
     for (key, cell) in at.row.entries(prefix) {
         if let Some((op, value)) = cell.0.last() {
+            let value = conflict::load(view, at, *op, value)?;
             map.insert(
                 key.to_owned(),
-                conflict::load(view, at, *op, value)?.to_json(),
+                field_json(&format!("{prefix}{key}"), &value),
             );
         }
     }
@@ -462,26 +493,26 @@ fn lease(view: &dyn View, cx: &Context<'_>, at: &Located) -> Result<Json, ViewEr
     }))
 }
 
-fn archived_at(row: &Row) -> Json {
-    moment(row, "archivedAt")
-}
-
-fn moment(row: &Row, field: &str) -> Json {
-    match row.winner(field) {
-        Some(crate::row::Value::Inline(Scalar::Timestamp(millis))) => time(*millis).into(),
-        _ => Json::Null,
+/// When what a field says happened. The field holds `true` and the time is that of its change: two
+/// who archive a task apart agree, and would not if each had written a time.
+fn moment(view: &dyn View, at: &Located, field: &str) -> Result<Json, ViewError> {
+    let Some((op, value)) = at.row.cells.get(field).and_then(|cell| cell.0.last()) else {
+        return Ok(Json::Null);
+    };
+    if let crate::row::Value::Inline(Scalar::Timestamp(millis)) = value {
+        return Ok(time(*millis).into());
     }
+    let change = view.change_of(at.document, *op)?;
+    Ok(change.map_or(Json::Null, |(change, seen)| {
+        time(change.message.stamp().shown(seen)).into()
+    }))
 }
 
 /// The fields whose stored value the schema does not know; they are kept and shown.
 fn invalid(cx: &Context<'_>, row: &Row) -> Vec<String> {
     let mut fields = Vec::new();
-    if !cx
-        .schema
-        .statuses
-        .iter()
-        .any(|status| status.name == status_of(row))
-    {
+    let unreadable = row.winner("status").is_some() && !status_part(row, "value").is_string();
+    if unreadable || status_word(cx, &status_of(row)) == UNKNOWN {
         fields.push("status".to_owned());
     }
     if row

@@ -42,8 +42,10 @@ pub struct Touch {
 pub struct Stamp {
     /// When, by its author's clock.
     pub hlc: Hlc,
-    /// Which change.
-    pub hash: ChangeHash,
+    /// The actor of the change.
+    pub actor: ActorId,
+    /// Its place among the actor's changes.
+    pub seq: u64,
     /// The credential that asked for it.
     pub credential: String,
     /// What the caller called itself.
@@ -90,8 +92,27 @@ pub struct TextRef {
     pub digest: [u8; 16],
 }
 
-/// Texts longer than this many bytes are kept apart from the row.
+/// Texts of long fields beyond this many bytes are kept apart from the row.
 pub const INLINE_BYTES: usize = 240;
+
+/// Texts of all other fields beyond this many bytes are kept apart. Rules read these fields in the
+/// row, so whatever a command can write into one stays in it: [`crate::limits::SHORT_CHARS`] of four
+/// bytes each, and the JSON around them.
+pub const INLINE_SHORT_BYTES: usize = 10_000;
+
+/// The fields that hold long texts, the entries of `state/` and `x/` aside.
+const LONG_FIELDS: [&str; 5] = ["body", "goal", "imported", "notes", "result"];
+
+fn is_kept_apart(field: &str, text: &str) -> bool {
+    let long =
+        LONG_FIELDS.contains(&field) || field.starts_with("state/") || field.starts_with("x/");
+    text.len()
+        > if long {
+            INLINE_BYTES
+        } else {
+            INLINE_SHORT_BYTES
+        }
+}
 
 /// What applying a change did to one row beside the row itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -214,7 +235,7 @@ impl Row {
         }
         if let Action::Put(scalar) = &op.action {
             let value = match scalar {
-                Scalar::Str(text) if text.len() > INLINE_BYTES => {
+                Scalar::Str(text) if is_kept_apart(&op.field, text) => {
                     applied.texts.push((id, text.clone()));
                     Value::Apart(TextRef::of(text))
                 }
@@ -240,11 +261,12 @@ impl Row {
         self.sum = self.sum.wrapping_add(revision_term(object, change.hash));
         let stamp = Stamp {
             hlc: change.message.stamp(),
-            hash: change.hash,
+            actor: change.actor,
+            seq: change.seq,
             credential: change.message.credential.clone(),
             label: change.message.label.clone(),
         };
-        let order = |stamp: &Stamp| (stamp.hlc, stamp.hash);
+        let order = |stamp: &Stamp| (stamp.hlc, stamp.actor, stamp.seq);
         if self
             .created
             .as_ref()

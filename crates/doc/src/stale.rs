@@ -1,6 +1,6 @@
 //! Judging the revision that a caller holds, and telling what changed since.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::{Value as Json, json};
 
@@ -12,7 +12,7 @@ use crate::{
     present,
     refusal::{Code, Refusal},
     revision::{Revision, check_of},
-    row::revision_term,
+    row::{Cell, revision_term},
     scalar::Scalar,
     view::{Located, View},
 };
@@ -46,12 +46,9 @@ pub fn check(
         .map(|(field, _)| field.clone())
         .collect();
     let status = changed.get("status").map_or(String::new(), |entry| {
-        let name = |side: &str| {
-            entry
-                .get(side)
-                .and_then(|value| value.as_str())
-                .unwrap_or("none")
-                .to_owned()
+        let name = |side: &str| match entry.get(side).and_then(|value| value.as_str()) {
+            Some(status) => present::status_word(cx, status).to_owned(),
+            None => "none".to_owned(),
         };
         format!(" (status: {} -> {})", name("before"), name("now"))
     });
@@ -59,7 +56,7 @@ pub fn check(
     let conflicts = fresh.get("conflicts").cloned().unwrap_or_else(|| json!([]));
     Err(Refusal::new(
         Code::StaleWrite,
-        format!("{} {} moved on since revision {revision}{status}. Nothing was written.", at.row.kind().unwrap_or("object"), at.id),
+        format!("{} {} moved on since revision {revision}{status}. Nothing was written.", present::kind_word(&at.row), at.id),
         format!("Decide again from the object below; if your change still makes sense, send it with revision {current}."),
     )
     .with("current", fresh)
@@ -111,9 +108,8 @@ fn uncovered(
             |actor: ActorId, seq: u64| named.get(&actor).is_none_or(|covered| seq > *covered);
         return Ok(view.touching(at, &wanted)?);
     }
-    // The revision shows its newest four actors. Whatever the others did is covered where its
-    // counter is below the least of the four, up to concurrent work, which the check decides:
-    // take away the newest of the doubtful ones until it matches.
+    // The revision shows its newest four actors. Of the others it covers nothing above the least
+    // of the four, and below it a front of each actor's changes; which, the check decides.
     let all = view.touching(at, &|_, _| true)?;
     let oldest_shown = all
         .iter()
@@ -121,54 +117,85 @@ fn uncovered(
         .map(|(change, _)| change.max_op())
         .min()
         .unwrap_or(0);
-    let (mut covered, mut uncovered) = (Vec::new(), Vec::new());
-    for (index, (change, _)) in all.iter().enumerate() {
-        let known = match named.get(&change.actor) {
-            Some(last) => change.seq <= *last,
-            None => change.max_op() < oldest_shown,
-        };
-        if known {
-            covered.push(index);
-        } else {
-            uncovered.push(index);
+    let term = |change: &Change| revision_term(at.id, change.hash);
+    let mut sum = 0u128;
+    let mut doubtful: BTreeMap<ActorId, Vec<&Change>> = BTreeMap::new();
+    for (change, _) in &all {
+        match named.get(&change.actor) {
+            Some(last) if change.seq <= *last => sum = sum.wrapping_add(term(change)),
+            None if change.max_op() <= oldest_shown => {
+                sum = sum.wrapping_add(term(change));
+                doubtful.entry(change.actor).or_default().push(change);
+            }
+            _ => {}
         }
     }
-    let sum = |indexes: &[usize]| {
-        indexes
-            .iter()
-            .filter_map(|index| all.get(*index))
-            .fold(0u128, |sum, (change, _)| {
-                sum.wrapping_add(revision_term(at.id, change.hash))
-            })
-    };
-    let mut trial = covered.clone();
-    while check_of(sum(&trial)) != revision.check {
-        let doubtful = trial.iter().rposition(|index| {
-            all.get(*index)
-                .is_some_and(|(change, _)| !named.contains_key(&change.actor))
-        });
-        let Some(doubtful) = doubtful else {
-            // No prefix fits; telling too much is harmless, telling too little is not.
-            trial = covered
-                .iter()
-                .copied()
-                .filter(|index| {
-                    all.get(*index)
-                        .is_some_and(|(change, _)| named.contains_key(&change.actor))
-                })
-                .collect();
-            break;
-        };
-        trial.remove(doubtful);
-    }
-    let covered: BTreeSet<usize> = trial.into_iter().collect();
+    let doubtful: Vec<(ActorId, Vec<(u64, u128)>)> = doubtful
+        .into_iter()
+        .map(|(actor, mut changes)| {
+            changes.sort_unstable_by_key(|change| change.seq);
+            let steps = changes.iter().map(|change| (change.seq, term(change)));
+            (actor, steps.collect())
+        })
+        .collect();
+    let fronts = fronts(&doubtful, sum, revision.check);
     Ok(all
         .into_iter()
-        .enumerate()
-        .filter(|(index, _)| !covered.contains(index))
-        .map(|(_, entry)| entry)
+        .filter(|(change, _)| {
+            let last = named
+                .get(&change.actor)
+                .or_else(|| fronts.get(&change.actor));
+            last.is_none_or(|last| change.seq > *last)
+        })
         .collect())
 }
+
+/// How far a revision covers the actors that it does not name: the fronts of their changes that
+/// leave the sum with the revision's check, fewest changes taken away first, because a caller's
+/// revision is seldom old. Where none fits in [`FRONT_TRIALS`], no front at all: telling too much
+/// of what changed is harmless, telling too little is not.
+fn fronts(
+    doubtful: &[(ActorId, Vec<(u64, u128)>)],
+    sum: u128,
+    check: u32,
+) -> BTreeMap<ActorId, u64> {
+    let mut queue = VecDeque::from([(vec![0usize; doubtful.len()], 0usize, sum)]);
+    for _ in 0..FRONT_TRIALS {
+        let Some((taken, from, sum)) = queue.pop_front() else {
+            break;
+        };
+        if check_of(sum) == check {
+            return doubtful
+                .iter()
+                .zip(taken)
+                .map(|((actor, changes), taken)| {
+                    let kept = changes.len().checked_sub(taken + 1);
+                    let last = kept.and_then(|at| changes.get(at));
+                    (*actor, last.map_or(0, |(seq, _)| *seq))
+                })
+                .collect();
+        }
+        if queue.len() > FRONT_TRIALS {
+            continue;
+        }
+        // Only actors from the last one on, so that no combination comes up twice.
+        for (index, (_, changes)) in doubtful.iter().enumerate().skip(from) {
+            let count = taken.get(index).copied().unwrap_or(0);
+            let next = changes.len().checked_sub(count + 1);
+            if let Some((_, term)) = next.and_then(|at| changes.get(at)) {
+                let mut more = taken.clone();
+                if let Some(slot) = more.get_mut(index) {
+                    *slot += 1;
+                }
+                queue.push_back((more, index, sum.wrapping_sub(*term)));
+            }
+        }
+    }
+    BTreeMap::new()
+}
+
+/// Combinations that are tried; a check of 30 bits is then met by chance once in 200,000 times.
+const FRONT_TRIALS: usize = 5_000;
 
 /// For each field that the changes wrote: before, now, by whom and when.
 fn changed_fields(
@@ -177,16 +204,17 @@ fn changed_fields(
     at: &Located,
     changes: &[(Change, i64)],
 ) -> Result<BTreeMap<String, Json>, Refusal> {
-    let covered = |op: &OpId| {
-        !changes.iter().any(|(change, _)| {
-            change.actor == op.actor && (change.start_op..=change.max_op()).contains(&op.counter)
-        })
-    };
+    let covered = |op: &OpId| !changes.iter().any(|(change, _)| change.holds(*op));
     let mut newest: BTreeMap<String, (&Change, i64)> = BTreeMap::new();
     let mut before: BTreeMap<String, OpId> = BTreeMap::new();
     for (change, seen) in changes {
         for op in change.ops.iter().filter(|op| op.object == at.id) {
-            newest.insert(op.field.clone(), (change, *seen));
+            // Whoever wrote what is there now; of a field that is gone, whoever came last.
+            let winner = at.row.cells.get(&op.field).and_then(Cell::winner_op);
+            let known = newest.get(&op.field);
+            if known.is_none_or(|(known, _)| winner.is_none_or(|winner| !known.holds(winner))) {
+                newest.insert(op.field.clone(), (change, *seen));
+            }
             let known = op.preds.iter().copied().filter(|pred| covered(pred));
             let still = at
                 .row

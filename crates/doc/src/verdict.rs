@@ -23,7 +23,9 @@ pub trait History {
     /// When the store fails.
     fn max_op_of(&self, change: ChangeHash) -> Result<Option<u64>, ViewError>;
 
-    /// The field that an admitted operation is on, and the seq of its change.
+    /// The field that an admitted put is on, and the seq of its change. Nothing for a delete:
+    /// Automerge keeps none, and a document whose changes name one as a predecessor can be saved
+    /// and never be loaded again.
     ///
     /// # Errors
     ///
@@ -180,8 +182,8 @@ pub enum Verdict {
         /// The operation.
         op: OpId,
     },
-    /// A predecessor that does not exist.
-    #[error("operation {op} replaces {pred}, which does not exist")]
+    /// A predecessor that does not exist or is a delete.
+    #[error("operation {op} replaces {pred}, which is no value")]
     PredUnknown {
         /// The operation.
         op: OpId,

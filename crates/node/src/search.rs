@@ -16,7 +16,7 @@ mod terms;
 
 pub(crate) use cold::{Cold, Merged, Merger, merge};
 pub(crate) use hot::{HotFull, HotIndex, Mark};
-pub(crate) use query::{Query, QueryError};
+pub(crate) use query::{QUERY_CHARS_MAX, Query, QueryError};
 pub(crate) use terms::{Field, IndexedText, terms};
 
 use bm25::{Bm25, Corpus};
@@ -116,20 +116,32 @@ pub(crate) fn search(
             return ControlFlow::Continue(());
         }
         matches = (matches + 1).min(MATCHES_COUNTED_MAX);
-        matching.push(Candidate { score, key, is_cold });
+        matching.push(Candidate {
+            score,
+            key,
+            is_cold,
+        });
         ControlFlow::Continue(())
     })?;
     let mut best = BinaryHeap::from(matching);
     let limit = limit.min(RESULTS_MAX);
     let mut hits = Vec::new();
     while hits.len() < limit
-        && let Some(Candidate { score, key, is_cold }) = best.pop()
+        && let Some(Candidate {
+            score,
+            key,
+            is_cold,
+        }) = best.pop()
     {
         if !(is_cold && hot.contains(&key)) && filter(&key) {
             hits.push(Hit { key, score });
         }
     }
-    Ok(Found { hits, matches, prefix_cut })
+    Ok(Found {
+        hits,
+        matches,
+        prefix_cut,
+    })
 }
 
 /// All objects that match, for a caller that orders them by something else.
@@ -161,7 +173,12 @@ fn each_match(
 ) -> Result<bool, TextError> {
     let plan = cold.plan(query)?;
     let prefix_cut = plan.prefix_cut;
-    let frequencies: Vec<u64> = query.terms.iter().enumerate().map(|(at, term)| plan.frequency(at) + hot.frequency(term)).collect();
+    let frequencies: Vec<u64> = query
+        .terms
+        .iter()
+        .enumerate()
+        .map(|(at, term)| plan.frequency(at) + hot.frequency(term))
+        .collect();
     let corpus = Corpus {
         counted: u64::from(cold.counted()) + u64::from(hot.texts()),
         live: u64::from(cold.live()) + u64::from(hot.texts()),
@@ -192,7 +209,10 @@ impl Eq for Candidate {}
 
 impl Ord for Candidate {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.score.total_cmp(&other.score).then_with(|| other.key.cmp(&self.key)).then_with(|| self.is_cold.cmp(&other.is_cold))
+        self.score
+            .total_cmp(&other.score)
+            .then_with(|| other.key.cmp(&self.key))
+            .then_with(|| self.is_cold.cmp(&other.is_cold))
     }
 }
 

@@ -1,9 +1,9 @@
 //! The index in memory: the texts of objects that changed since the last merge, found at once and without writing anything.
 
+use super::ObjectKey;
 use super::bm25::{length_code, length_of};
 use super::query::{Query, QueryTerm};
 use super::terms::IndexedText;
-use super::ObjectKey;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -48,7 +48,13 @@ impl HotIndex {
     pub(crate) fn set(&mut self, key: ObjectKey, text: Option<IndexedText>) -> Result<(), HotFull> {
         let text = text.filter(|text| !text.is_empty());
         // Counted as if no word were known yet, so that the bound holds whatever the other texts are.
-        let needed = OBJECT_BYTES + text.as_ref().map_or(0, |text| text.terms().iter().map(|(term, _)| POSTING_BYTES + word_bytes(term)).sum());
+        let needed = OBJECT_BYTES
+            + text.as_ref().map_or(0, |text| {
+                text.terms()
+                    .iter()
+                    .map(|(term, _)| POSTING_BYTES + word_bytes(term))
+                    .sum()
+            });
         if self.bytes + needed > HOT_BYTES_MAX {
             return Err(HotFull);
         }
@@ -60,13 +66,21 @@ impl HotIndex {
             text.map_terms(|term| self.add_posting(term, key))
         });
         self.bytes += OBJECT_BYTES;
-        self.objects.insert(key, Entry { text, changed: self.changes });
+        self.objects.insert(
+            key,
+            Entry {
+                text,
+                changed: self.changes,
+            },
+        );
         Ok(())
     }
 
     /// Forgets the object: what the index on disk says about it counts again.
     pub(crate) fn remove(&mut self, key: &ObjectKey) {
-        let Some(entry) = self.objects.remove(key) else { return };
+        let Some(entry) = self.objects.remove(key) else {
+            return;
+        };
         self.bytes -= OBJECT_BYTES;
         let Some(text) = entry.text else { return };
         self.texts -= 1;
@@ -110,13 +124,22 @@ impl HotIndex {
 
     /// What to merge, and the mark to [`forget`](Self::forget) up to once that is committed.
     pub(crate) fn changes(&self) -> (Vec<(ObjectKey, Option<IndexedText>)>, Mark) {
-        let changes = self.objects.iter().map(|(key, entry)| (*key, entry.text.clone())).collect();
+        let changes = self
+            .objects
+            .iter()
+            .map(|(key, entry)| (*key, entry.text.clone()))
+            .collect();
         (changes, Mark(self.changes))
     }
 
     /// Forgets the objects that have not changed since the mark was made.
     pub(crate) fn forget(&mut self, mark: Mark) {
-        let merged: Vec<ObjectKey> = self.objects.iter().filter(|(_, e)| e.changed <= mark.0).map(|(key, _)| *key).collect();
+        let merged: Vec<ObjectKey> = self
+            .objects
+            .iter()
+            .filter(|(_, e)| e.changed <= mark.0)
+            .map(|(key, _)| *key)
+            .collect();
         merged.iter().for_each(|key| self.remove(key));
     }
 
@@ -133,7 +156,10 @@ impl HotIndex {
     /// How many texts have this term.
     pub(super) fn frequency(&self, term: &QueryTerm) -> u64 {
         match term {
-            QueryTerm::Exact(term) => self.words.get(term.as_str()).map_or(0, |objects| objects.len() as u64),
+            QueryTerm::Exact(term) => self
+                .words
+                .get(term.as_str())
+                .map_or(0, |objects| objects.len() as u64),
             QueryTerm::Prefix { .. } => self.having(term).len() as u64,
         }
     }
@@ -141,13 +167,29 @@ impl HotIndex {
     /// Calls `found` with each object whose text has all terms: its length code and the frequencies in the query's order.
     pub(super) fn run(&self, query: &Query, found: &mut dyn FnMut(ObjectKey, u8, &[u8])) {
         // A prefix needs a union to be walked; it leads only where there is nothing else.
-        let exact = query.terms.iter().filter(|term| matches!(term, QueryTerm::Exact(_)));
-        let Some(rarest) = exact.min_by_key(|term| self.frequency(term)).or(query.terms.first()) else { return };
+        let exact = query
+            .terms
+            .iter()
+            .filter(|term| matches!(term, QueryTerm::Exact(_)));
+        let Some(rarest) = exact
+            .min_by_key(|term| self.frequency(term))
+            .or(query.terms.first())
+        else {
+            return;
+        };
         let mut frequencies = Vec::with_capacity(query.terms.len());
         for key in self.having(rarest) {
-            let Some(text) = self.objects.get(&key).and_then(|entry| entry.text.as_ref()) else { continue };
+            let Some(text) = self.objects.get(&key).and_then(|entry| entry.text.as_ref()) else {
+                continue;
+            };
             frequencies.clear();
-            frequencies.extend(query.terms.iter().map(|term| frequency_in(text, term)).take_while(|frequency| *frequency > 0));
+            frequencies.extend(
+                query
+                    .terms
+                    .iter()
+                    .map(|term| frequency_in(text, term))
+                    .take_while(|frequency| *frequency > 0),
+            );
             if frequencies.len() == query.terms.len() {
                 found(key, length_code(text.length()), &frequencies);
             }
@@ -157,11 +199,29 @@ impl HotIndex {
     /// The objects that have the term, ascending.
     fn having(&self, term: &QueryTerm) -> Vec<ObjectKey> {
         let mut keys: Vec<ObjectKey> = match term {
-            QueryTerm::Exact(term) => return self.words.get(term.as_str()).into_iter().flatten().copied().collect(),
+            QueryTerm::Exact(term) => {
+                return self
+                    .words
+                    .get(term.as_str())
+                    .into_iter()
+                    .flatten()
+                    .copied()
+                    .collect();
+            }
             QueryTerm::Prefix { start, stems } => {
-                let started = self.words.range::<str, _>((Bound::Included(start.as_str()), Bound::Unbounded)).take_while(|(term, _)| term.starts_with(start.as_str()));
-                let stemmed = stems.iter().filter_map(|stem| self.words.get(stem.as_str()));
-                started.map(|(_, objects)| objects).chain(stemmed).flatten().copied().collect()
+                let started = self
+                    .words
+                    .range::<str, _>((Bound::Included(start.as_str()), Bound::Unbounded))
+                    .take_while(|(term, _)| term.starts_with(start.as_str()));
+                let stemmed = stems
+                    .iter()
+                    .filter_map(|stem| self.words.get(stem.as_str()));
+                started
+                    .map(|(_, objects)| objects)
+                    .chain(stemmed)
+                    .flatten()
+                    .copied()
+                    .collect()
             }
         };
         keys.sort_unstable();
@@ -173,7 +233,10 @@ impl HotIndex {
         self.bytes += POSTING_BYTES;
         if let Some((known, _)) = self.words.get_key_value(term) {
             let known = Arc::clone(known);
-            self.words.entry(Arc::clone(&known)).or_default().insert(key);
+            self.words
+                .entry(Arc::clone(&known))
+                .or_default()
+                .insert(key);
             return known;
         }
         self.bytes += word_bytes(term);
@@ -184,13 +247,22 @@ impl HotIndex {
 
 fn frequency_in(text: &IndexedText, term: &QueryTerm) -> u8 {
     let terms = text.terms();
-    let exact = |term: &str| terms.binary_search_by(|(t, _)| (**t).cmp(term)).map_or(0, |at| terms[at].1);
+    let exact = |term: &str| {
+        terms
+            .binary_search_by(|(t, _)| (**t).cmp(term))
+            .map_or(0, |at| terms[at].1)
+    };
     match term {
         QueryTerm::Exact(term) => exact(term),
         QueryTerm::Prefix { start, stems } => {
             let from = terms.partition_point(|(term, _)| **term < **start);
-            let started = terms[from..].iter().take_while(|(term, _)| term.starts_with(start.as_str())).map(|(_, f)| *f);
-            started.chain(stems.iter().map(|stem| exact(stem))).fold(0, u8::saturating_add)
+            let started = terms[from..]
+                .iter()
+                .take_while(|(term, _)| term.starts_with(start.as_str()))
+                .map(|(_, f)| *f);
+            started
+                .chain(stems.iter().map(|stem| exact(stem)))
+                .fold(0, u8::saturating_add)
         }
     }
 }
@@ -231,15 +303,20 @@ mod tests {
     fn what_is_forgotten_leaves_nothing_behind() {
         let mut hot = HotIndex::new();
         for n in 0..50 {
-            hot.set(key(n), Some(text(&format!("common word w{n} w{}", n % 7)))).unwrap();
-            hot.set(key(n % 5), (n % 2 == 0).then(|| text("other word"))).unwrap();
+            hot.set(key(n), Some(text(&format!("common word w{n} w{}", n % 7))))
+                .unwrap();
+            hot.set(key(n % 5), (n % 2 == 0).then(|| text("other word")))
+                .unwrap();
         }
         assert_eq!(hot.len(), 50);
         let (changes, mark) = hot.changes();
         assert_eq!(changes.len(), 50);
         hot.set(key(3), Some(text("late"))).unwrap();
         hot.forget(mark);
-        assert_eq!((hot.len(), hot.contains(&key(3)), hot.contains(&key(4))), (1, true, false));
+        assert_eq!(
+            (hot.len(), hot.contains(&key(3)), hot.contains(&key(4))),
+            (1, true, false)
+        );
         hot.remove(&key(3));
         hot.remove(&key(3));
         assert!(hot.is_empty() && hot.words.is_empty());

@@ -51,18 +51,25 @@ impl Query {
             words.push(word);
             ControlFlow::Continue(())
         });
-        let open = words.last().copied().filter(|_| prefix).and_then(prefix_term);
+        let open = words
+            .last()
+            .copied()
+            .filter(|_| prefix)
+            .and_then(prefix_term);
         if open.is_some() {
             words.pop();
         }
         let mut terms = Vec::new();
         for word in words {
-            word_terms(word, &mut |term| push_distinct(&mut terms, QueryTerm::Exact(term.to_owned())));
+            word_terms(word, &mut |term| {
+                push_distinct(&mut terms, QueryTerm::Exact(term.to_owned()))
+            });
             if terms.len() > QUERY_TERMS_MAX {
                 return Err(QueryError::TooManyTerms);
             }
         }
-        open.into_iter().for_each(|term| push_distinct(&mut terms, term));
+        open.into_iter()
+            .for_each(|term| push_distinct(&mut terms, term));
         match terms.len() {
             0 => Err(QueryError::NoWords),
             1..=QUERY_TERMS_MAX => Ok(Self { terms }),
@@ -111,8 +118,9 @@ pub(crate) const QUERY_TERMS_MAX: usize = 16;
 pub(crate) const PREFIX_CHARS_MIN: usize = 2;
 /// English endings that the stemmer takes away.
 const ENDINGS: [&str; 30] = [
-    "able", "al", "ally", "ance", "ate", "ated", "ating", "ation", "ations", "ator", "ed", "ence", "ers", "es", "ful", "ible", "ied", "ies", "ing",
-    "ings", "ions", "ities", "ity", "ive", "ization", "ized", "izing", "ments", "ness", "ously",
+    "able", "al", "ally", "ance", "ate", "ated", "ating", "ation", "ations", "ator", "ed", "ence",
+    "ers", "es", "ful", "ible", "ied", "ies", "ing", "ings", "ions", "ities", "ity", "ive",
+    "ization", "ized", "izing", "ments", "ness", "ously",
 ];
 
 #[cfg(test)]
@@ -133,7 +141,10 @@ mod tests {
 
     #[test]
     fn a_query_is_cut_as_a_document_is() {
-        assert_eq!(exact("Crashing  parse_changes crash"), ["crash", "parse_changes", "pars", "chang"]);
+        assert_eq!(
+            exact("Crashing  parse_changes crash"),
+            ["crash", "parse_changes", "pars", "chang"]
+        );
         assert_eq!(exact("数据 7"), ["数", "据", "7"]);
     }
 
@@ -142,17 +153,45 @@ mod tests {
         for unit in ["é", "a"] {
             assert!(Query::parse(&unit.repeat(QUERY_CHARS_MAX - 1), false).is_ok());
             assert!(Query::parse(&unit.repeat(QUERY_CHARS_MAX), true).is_ok());
-            assert_eq!(Query::parse(&unit.repeat(QUERY_CHARS_MAX + 1), true), Err(QueryError::TooLong));
-            assert_eq!(Query::parse(&unit.repeat(100_000), false), Err(QueryError::TooLong));
+            assert_eq!(
+                Query::parse(&unit.repeat(QUERY_CHARS_MAX + 1), true),
+                Err(QueryError::TooLong)
+            );
+            assert_eq!(
+                Query::parse(&unit.repeat(100_000), false),
+                Err(QueryError::TooLong)
+            );
         }
         let words = |n: usize| (0..n).map(|i| format!("w{i} w{i} ")).collect::<String>();
         for prefix in [false, true] {
-            assert_eq!(Query::parse(&words(QUERY_TERMS_MAX - 1), prefix).unwrap().terms.len(), QUERY_TERMS_MAX - 1 + usize::from(prefix));
-            assert_eq!(Query::parse(&words(QUERY_TERMS_MAX), false).unwrap().terms.len(), QUERY_TERMS_MAX);
-            assert_eq!(Query::parse(&words(QUERY_TERMS_MAX + 1), prefix), Err(QueryError::TooManyTerms));
+            assert_eq!(
+                Query::parse(&words(QUERY_TERMS_MAX - 1), prefix)
+                    .unwrap()
+                    .terms
+                    .len(),
+                QUERY_TERMS_MAX - 1 + usize::from(prefix)
+            );
+            assert_eq!(
+                Query::parse(&words(QUERY_TERMS_MAX), false)
+                    .unwrap()
+                    .terms
+                    .len(),
+                QUERY_TERMS_MAX
+            );
+            assert_eq!(
+                Query::parse(&words(QUERY_TERMS_MAX + 1), prefix),
+                Err(QueryError::TooManyTerms)
+            );
         }
-        assert_eq!(Query::parse(&words(QUERY_TERMS_MAX), true), Err(QueryError::TooManyTerms), "w15 and w15...");
-        assert_eq!(Query::parse(&"字".repeat(1000), false).unwrap().terms.len(), 1);
+        assert_eq!(
+            Query::parse(&words(QUERY_TERMS_MAX), true),
+            Err(QueryError::TooManyTerms),
+            "w15 and w15..."
+        );
+        assert_eq!(
+            Query::parse(&"字".repeat(1000), false).unwrap().terms.len(),
+            1
+        );
         let worst = "\u{fdfa}".repeat(QUERY_CHARS_MAX);
         assert!(Query::parse(&worst, true).is_ok());
         let parts = "abCd".repeat(QUERY_CHARS_MAX / 4);
@@ -163,7 +202,11 @@ mod tests {
     fn nothing_to_search_for_is_said() {
         for text in ["", " ", "?!", "a", "C++", "👍", "\0"] {
             for prefix in [false, true] {
-                assert_eq!(Query::parse(text, prefix), Err(QueryError::NoWords), "{text:?}");
+                assert_eq!(
+                    Query::parse(text, prefix),
+                    Err(QueryError::NoWords),
+                    "{text:?}"
+                );
             }
         }
     }
@@ -176,7 +219,10 @@ mod tests {
         assert_eq!(last("crash p"), QueryTerm::Exact("crash".into()));
         assert_eq!(last("crash 7"), QueryTerm::Exact("7".into()));
         assert_eq!(last("crash 数"), QueryTerm::Exact("数".into()));
-        assert_eq!(Query::parse("crash pa", true).unwrap().terms[0], QueryTerm::Exact("crash".into()));
+        assert_eq!(
+            Query::parse("crash pa", true).unwrap().terms[0],
+            QueryTerm::Exact("crash".into())
+        );
     }
 
     #[test]
@@ -187,9 +233,17 @@ mod tests {
         for word in words.split(' ') {
             let term = stem(word).into_owned();
             for end in PREFIX_CHARS_MIN..=word.len() {
-                let Ok(Query { terms }) = Query::parse(&word[..end], true) else { panic!() };
-                let QueryTerm::Prefix { start, stems } = &terms[0] else { panic!() };
-                assert!(term.starts_with(start.as_str()) || stems.contains(&term), "{} of {word} ({term}): {stems:?}", &word[..end]);
+                let Ok(Query { terms }) = Query::parse(&word[..end], true) else {
+                    panic!()
+                };
+                let QueryTerm::Prefix { start, stems } = &terms[0] else {
+                    panic!()
+                };
+                assert!(
+                    term.starts_with(start.as_str()) || stems.contains(&term),
+                    "{} of {word} ({term}): {stems:?}",
+                    &word[..end]
+                );
             }
         }
     }

@@ -76,12 +76,20 @@ impl IndexedText {
                 ControlFlow::Continue(())
             });
         }
-        Self { terms: found.into_iter().collect(), length, cut }
+        Self {
+            terms: found.into_iter().collect(),
+            length,
+            cut,
+        }
     }
 
     /// The same text with each term's string replaced by an equal one (shared ones take no space).
     pub(super) fn map_terms(&self, mut shared: impl FnMut(&Arc<str>) -> Arc<str>) -> Self {
-        let terms = self.terms.iter().map(|(term, frequency)| (shared(term), *frequency)).collect();
+        let terms = self
+            .terms
+            .iter()
+            .map(|(term, frequency)| (shared(term), *frequency))
+            .collect();
         Self { terms, ..*self }
     }
 
@@ -130,7 +138,10 @@ pub(super) fn normalised(text: &str) -> Cow<'_, str> {
 }
 
 /// Calls `visit` with each word of a normalised text until it breaks.
-pub(super) fn each_word<'t, B>(text: &'t str, visit: &mut dyn FnMut(Word<'t>) -> ControlFlow<B>) -> ControlFlow<B> {
+pub(super) fn each_word<'t, B>(
+    text: &'t str,
+    visit: &mut dyn FnMut(Word<'t>) -> ControlFlow<B>,
+) -> ControlFlow<B> {
     for segment in text.unicode_words() {
         if segment.is_ascii() {
             visit_run(segment, visit)?;
@@ -160,12 +171,19 @@ pub(super) fn word_terms(word: Word<'_>, emit: &mut dyn FnMut(&str)) {
     if first == Some(run) {
         return;
     }
-    first.into_iter().chain(parts).for_each(|part| emit_term(part, emit));
+    first
+        .into_iter()
+        .chain(parts)
+        .for_each(|part| emit_term(part, emit));
 }
 
 /// The form of a word that is compared with other words, before stemming: lowercase, cut to [`TERM_CHARS_MAX`].
 pub(super) fn folded(word: &str) -> String {
-    let mut lower = if word.is_ascii() { word.to_ascii_lowercase() } else { word.to_lowercase() };
+    let mut lower = if word.is_ascii() {
+        word.to_ascii_lowercase()
+    } else {
+        word.to_lowercase()
+    };
     if lower.len() > TERM_CHARS_MAX
         && let Some((end, _)) = lower.char_indices().nth(TERM_CHARS_MAX)
     {
@@ -184,9 +202,14 @@ pub(super) fn stem(folded: &str) -> Cow<'_, str> {
     }
 }
 
-fn visit_run<'t, B>(run: &'t str, visit: &mut dyn FnMut(Word<'t>) -> ControlFlow<B>) -> ControlFlow<B> {
+fn visit_run<'t, B>(
+    run: &'t str,
+    visit: &mut dyn FnMut(Word<'t>) -> ControlFlow<B>,
+) -> ControlFlow<B> {
     // A combining mark makes a word, for the segmentation, of the space or the control character that it follows.
-    match run.trim_matches(|c: char| c.is_ascii_punctuation() || c.is_whitespace() || c.is_control()) {
+    match run
+        .trim_matches(|c: char| c.is_ascii_punctuation() || c.is_whitespace() || c.is_control())
+    {
         "" => ControlFlow::Continue(()),
         run => visit(Word::Run(run)),
     }
@@ -219,7 +242,10 @@ impl<'t> Iterator for Parts<'t> {
         let mut end = self.rest.len();
         while let Some((at, c)) = characters.next() {
             let word_starts = c.is_uppercase()
-                && (!previous.is_uppercase() || characters.peek().is_some_and(|(_, next)| next.is_lowercase()));
+                && (!previous.is_uppercase()
+                    || characters
+                        .peek()
+                        .is_some_and(|(_, next)| next.is_lowercase()));
             if separates(c) || (word_starts && previous != '\'') {
                 end = at;
                 break;
@@ -267,7 +293,11 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        assert_eq!(terms(text).collect::<Vec<_>>().join(" "), expected, "{text:?}");
+        assert_eq!(
+            terms(text).collect::<Vec<_>>().join(" "),
+            expected,
+            "{text:?}"
+        );
     }
 
     #[test]
@@ -292,7 +322,10 @@ mod tests {
         check("APIs", "api ap is");
         check("__init__ _x_", "init");
         check("src/main.rs", "src main.rs main rs");
-        check("v2Beta sha256 1.25 a::bc", "v2beta v2 beta sha256 1.25 1 25 bc");
+        check(
+            "v2Beta sha256 1.25 a::bc",
+            "v2beta v2 beta sha256 1.25 1 25 bc",
+        );
         check("MAX_LEN2", "max_len2 max len2");
         check("l'Avion", "l'avion");
     }
@@ -321,7 +354,8 @@ mod tests {
             for extra in [-1i32, 0, 1] {
                 let characters = FIELD_CHARS_MAX.strict_add_signed(extra as isize);
                 let long: String = text.chars().cycle().take(characters).collect();
-                let indexed = IndexedText::new([(Field::Body, long.as_str()), (Field::Notes, unit)]);
+                let indexed =
+                    IndexedText::new([(Field::Body, long.as_str()), (Field::Notes, unit)]);
                 assert_eq!(indexed.is_cut(), extra > 0);
                 assert!(!indexed.is_empty());
             }
@@ -344,7 +378,11 @@ mod tests {
     #[test]
     fn frequencies_are_weighted_and_saturate() {
         let body = "fix ".repeat(300);
-        let indexed = IndexedText::new([(Field::Title, "Fix parser"), (Field::Notes, "parsers"), (Field::Body, &body)]);
+        let indexed = IndexedText::new([
+            (Field::Title, "Fix parser"),
+            (Field::Notes, "parsers"),
+            (Field::Body, &body),
+        ]);
         let terms: Vec<_> = indexed.terms().iter().map(|(t, f)| (&**t, *f)).collect();
         assert_eq!(terms, [("fix", 255), ("parser", 4)]);
         assert_eq!(indexed.length(), 303);

@@ -1,6 +1,9 @@
 //! The two indexes together, in a real redb file, against a plain computation over the texts.
 
-use super::cold::{DEAD_KEPT, DOCS, DOCS_PER_CHUNK, DOCUMENT_NUMBERS_MAX, DOC_OF, PENDING_POSTINGS_MAX, POSTINGS, PREFIX_TERMS_MAX, TEXT_META};
+use super::cold::{
+    DEAD_KEPT, DOC_OF, DOCS, DOCS_PER_CHUNK, DOCUMENT_NUMBERS_MAX, PENDING_POSTINGS_MAX, POSTINGS,
+    PREFIX_TERMS_MAX, TEXT_META,
+};
 use super::query::QueryTerm;
 use super::*;
 use proptest::prelude::*;
@@ -29,7 +32,9 @@ struct Model {
 
 impl Model {
     fn set(&mut self, key: ObjectKey, title: &str, body: &str) {
-        let weighted = terms(title).map(|t| (t, 3)).chain(terms(body).map(|t| (t, 1)));
+        let weighted = terms(title)
+            .map(|t| (t, 3))
+            .chain(terms(body).map(|t| (t, 1)));
         let text: Vec<_> = weighted.collect();
         match text.is_empty() {
             true => self.delete(key),
@@ -59,15 +64,23 @@ impl Model {
         let tf = |text: &[(String, u32)], term: &QueryTerm| {
             let fits = |t: &str| match term {
                 QueryTerm::Exact(term) => t == term,
-                QueryTerm::Prefix { start, stems } => t.starts_with(start) || stems.iter().any(|s| s == t),
+                QueryTerm::Prefix { start, stems } => {
+                    t.starts_with(start) || stems.iter().any(|s| s == t)
+                }
             };
             let sum: u32 = text.iter().filter(|(t, _)| fits(t)).map(|(_, w)| w).sum();
             f64::from(sum.min(255))
         };
         // No text here is longer than 15 terms, so the quantised length is the length.
-        let known: Vec<_> = self.settled.values().chain(self.hot.values().flatten()).collect();
+        let known: Vec<_> = self
+            .settled
+            .values()
+            .chain(self.hot.values().flatten())
+            .collect();
         let counted: Vec<_> = known.iter().copied().chain(&self.superseded).collect();
-        let mean = (known.iter().map(|t| t.len()).sum::<usize>() as f64 / known.len().max(1) as f64).max(1.0);
+        let mean = (known.iter().map(|t| t.len()).sum::<usize>() as f64
+            / known.len().max(1) as f64)
+            .max(1.0);
         let score = |text: &[(String, u32)]| {
             let parts = query.terms.iter().map(|term| {
                 let df = counted.iter().filter(|t| tf(t, term) > 0.0).count() as f64;
@@ -77,7 +90,10 @@ impl Model {
             });
             parts.sum::<f64>()
         };
-        let matching = self.live.iter().filter(|(_, text)| query.terms.iter().all(|term| tf(text, term) > 0.0));
+        let matching = self
+            .live
+            .iter()
+            .filter(|(_, text)| query.terms.iter().all(|term| tf(text, term) > 0.0));
         matching.map(|(key, text)| (*key, score(text))).collect()
     }
 }
@@ -93,7 +109,12 @@ impl Board {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let db = Database::create(dir.path().join("packed.redb")).unwrap();
-        Self { _dir: dir, db, hot: HotIndex::new(), model: Model::default() }
+        Self {
+            _dir: dir,
+            db,
+            hot: HotIndex::new(),
+            model: Model::default(),
+        }
     }
 
     fn set(&mut self, key: ObjectKey, title: &str, body: &str) {
@@ -152,13 +173,24 @@ impl Board {
 
     fn keys(&self, query: &str) -> Vec<ObjectKey> {
         let query = Query::parse(query, false).unwrap();
-        self.found(&query, 100).hits.into_iter().map(|hit| hit.key).collect()
+        self.found(&query, 100)
+            .hits
+            .into_iter()
+            .map(|hit| hit.key)
+            .collect()
     }
 
     fn check(&self, query: &Query, limit: usize, hidden: u8) {
         let expected = self.model.answer(query);
         let cold = self.cold();
-        assert_eq!(matches(&cold, &self.hot, query).unwrap(), Matches { keys: expected.keys().copied().collect(), cut: false }, "{query:?}");
+        assert_eq!(
+            matches(&cold, &self.hot, query).unwrap(),
+            Matches {
+                keys: expected.keys().copied().collect(),
+                cut: false
+            },
+            "{query:?}"
+        );
 
         let passes = |key: &ObjectKey| key.0[0] % 4 != hidden;
         let mut asked = 0;
@@ -167,17 +199,34 @@ impl Board {
             passes(key)
         })
         .unwrap();
-        assert_eq!((found.matches, found.prefix_cut), (expected.len(), false), "{query:?}");
+        assert_eq!(
+            (found.matches, found.prefix_cut),
+            (expected.len(), false),
+            "{query:?}"
+        );
         let passing: BTreeMap<_, _> = expected.iter().filter(|(key, _)| passes(key)).collect();
         assert_eq!(found.hits.len(), passing.len().min(limit), "{query:?}");
         assert!(asked <= expected.len());
         for hit in &found.hits {
             let score = *passing[&hit.key];
-            assert!((f64::from(hit.score) - score).abs() < 1e-4 * score.max(1.0), "{query:?}: {} is not {score}", hit.score);
+            assert!(
+                (f64::from(hit.score) - score).abs() < 1e-4 * score.max(1.0),
+                "{query:?}: {} is not {score}",
+                hit.score
+            );
         }
-        assert!(found.hits.is_sorted_by(|a, b| a.score > b.score || (a.score == b.score && a.key < b.key)), "{:?}", found.hits);
+        assert!(
+            found
+                .hits
+                .is_sorted_by(|a, b| a.score > b.score || (a.score == b.score && a.key < b.key)),
+            "{:?}",
+            found.hits
+        );
         if let Some(worst) = found.hits.last().filter(|_| found.hits.len() == limit) {
-            let better = passing.iter().filter(|(key, score)| ***score > f64::from(worst.score) + 1e-3 && !found.hits.iter().any(|h| h.key == ***key));
+            let better = passing.iter().filter(|(key, score)| {
+                ***score > f64::from(worst.score) + 1e-3
+                    && !found.hits.iter().any(|h| h.key == ***key)
+            });
             assert_eq!(better.count(), 0, "{query:?}");
         }
     }
@@ -201,11 +250,28 @@ fn body(words: &str) -> Option<IndexedText> {
     Some(text("", words))
 }
 
-const WORDS: [&str; 16] =
-    ["crash", "crashing", "parse_changes", "changes", "getUser", "user", "数据", "café", "42", "7", "sync", "synced", "don't", "Жук", "node.js", "x"];
+const WORDS: [&str; 16] = [
+    "crash",
+    "crashing",
+    "parse_changes",
+    "changes",
+    "getUser",
+    "user",
+    "数据",
+    "café",
+    "42",
+    "7",
+    "sync",
+    "synced",
+    "don't",
+    "Жук",
+    "node.js",
+    "x",
+];
 
 fn words(most: usize) -> impl Strategy<Value = String> {
-    prop::collection::vec(prop::sample::select(&WORDS[..]), 0..=most).prop_map(|words| words.join(" "))
+    prop::collection::vec(prop::sample::select(&WORDS[..]), 0..=most)
+        .prop_map(|words| words.join(" "))
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -245,20 +311,55 @@ fn many_blocks_and_chunks_answer_as_a_plain_computation_does() {
     let mut board = Board::new();
     for round in 0..3u32 {
         for n in (0..3000u32).filter(|n| round == 0 || n % 7 == round) {
-            let has = |every: u32, word: &'static str| if (n + round).is_multiple_of(every) { word } else { "" };
-            board.set(wide_key(n), has(5, "fifth"), &format!("all {} {} {} {} w{n}", has(2, "second"), has(97, "rarely"), has(1409, "gems"), has(3, "thirds")));
+            let has = |every: u32, word: &'static str| {
+                if (n + round).is_multiple_of(every) {
+                    word
+                } else {
+                    ""
+                }
+            };
+            board.set(
+                wide_key(n),
+                has(5, "fifth"),
+                &format!(
+                    "all {} {} {} {} w{n}",
+                    has(2, "second"),
+                    has(97, "rarely"),
+                    has(1409, "gems"),
+                    has(3, "thirds")
+                ),
+            );
         }
         if round < 2 {
             board.step(&Step::Merge(None));
         }
     }
-    for text in ["all second", "thirds second", "rarely all", "gem all", "all gem fifth", "w2999 all", "all", "none all", "fifth rarely second thirds"] {
+    for text in [
+        "all second",
+        "thirds second",
+        "rarely all",
+        "gem all",
+        "all gem fifth",
+        "w2999 all",
+        "all",
+        "none all",
+        "fifth rarely second thirds",
+    ] {
         let query = Query::parse(text, false).unwrap();
         let expected = board.model.answer(&query);
         let found = matches(&board.cold(), &board.hot, &query).unwrap();
-        assert_eq!(found.keys, expected.into_keys().collect::<Vec<_>>(), "{text}");
+        assert_eq!(
+            found.keys,
+            expected.into_keys().collect::<Vec<_>>(),
+            "{text}"
+        );
     }
-    for (text, prefix) in [("rar", true), ("gem all", false), ("w2999", false), ("all w29", true)] {
+    for (text, prefix) in [
+        ("rar", true),
+        ("gem all", false),
+        ("w2999", false),
+        ("all w29", true),
+    ] {
         board.check(&Query::parse(text, prefix).unwrap(), 10, 9);
     }
     // With every text settled anew nothing is superseded, and an answer does not change when its texts move to disk.
@@ -269,14 +370,25 @@ fn many_blocks_and_chunks_answer_as_a_plain_computation_does() {
     for (key, (title, body)) in &board.model.raw {
         recent.set(*key, Some(text(title, body))).unwrap();
     }
-    assert_eq!(search(&empty, recent, &query, 20, &mut |_| true).unwrap(), settled);
+    assert_eq!(
+        search(&empty, recent, &query, 20, &mut |_| true).unwrap(),
+        settled
+    );
 }
 
 #[test]
 fn identifiers_scripts_and_inflections_are_found() {
     let mut board = Board::new();
-    board.set(key(1), "Crash in parse_changes", "getUserName returns 数据库");
-    board.set(key(2), "Parsing of changes", "the user's naïve café, ＨＴＴＰ");
+    board.set(
+        key(1),
+        "Crash in parse_changes",
+        "getUserName returns 数据库",
+    );
+    board.set(
+        key(2),
+        "Parsing of changes",
+        "the user's naïve café, ＨＴＴＰ",
+    );
     board.step(&Step::Merge(None));
     board.set(key(3), "Running migrations", "data");
     for (query, expected) in [
@@ -293,12 +405,27 @@ fn identifiers_scripts_and_inflections_are_found() {
     ] {
         let mut found = board.keys(query);
         found.sort();
-        assert_eq!(found, expected.into_iter().map(key).collect::<Vec<_>>(), "{query}");
+        assert_eq!(
+            found,
+            expected.into_iter().map(key).collect::<Vec<_>>(),
+            "{query}"
+        );
     }
-    for prefix in ["runni", "Migrati", "run", "par", "parse_ch", "getUserN", "ca"] {
-        assert!(!board.found(&Query::parse(prefix, true).unwrap(), 9).hits.is_empty(), "{prefix}");
+    for prefix in [
+        "runni", "Migrati", "run", "par", "parse_ch", "getUserN", "ca",
+    ] {
+        assert!(
+            !board
+                .found(&Query::parse(prefix, true).unwrap(), 9)
+                .hits
+                .is_empty(),
+            "{prefix}"
+        );
     }
-    assert!(board.keys("par").is_empty(), "a prefix only where asked for");
+    assert!(
+        board.keys("par").is_empty(),
+        "a prefix only where asked for"
+    );
 }
 
 #[test]
@@ -325,19 +452,41 @@ fn the_filter_is_asked_from_the_best_down_and_no_further() {
         asked.push(key.0[0]);
         key.0[0] % 2 == 1
     });
-    assert_eq!(found.unwrap().hits.iter().map(|hit| hit.key).collect::<Vec<_>>(), [key(1), key(3), key(5)]);
+    assert_eq!(
+        found
+            .unwrap()
+            .hits
+            .iter()
+            .map(|hit| hit.key)
+            .collect::<Vec<_>>(),
+        [key(1), key(3), key(5)]
+    );
     assert_eq!(asked, [0, 1, 2, 3, 4, 5]);
-    assert!(search(&board.cold(), &board.hot, &query, 0, &mut |_| panic!()).unwrap().hits.is_empty());
+    assert!(
+        search(&board.cold(), &board.hot, &query, 0, &mut |_| panic!())
+            .unwrap()
+            .hits
+            .is_empty()
+    );
 }
 
 #[test]
 fn the_last_of_several_entries_counts() {
     let mut board = Board::new();
-    let merged = board.merge_with(&[(key(1), body("one")), (key(1), body("two")), (key(2), body("two")), (key(2), None), (key(3), body("?"))]);
+    let merged = board.merge_with(&[
+        (key(1), body("one")),
+        (key(1), body("two")),
+        (key(2), body("two")),
+        (key(2), None),
+        (key(3), body("?")),
+    ]);
     assert_eq!(merged.live, 1);
     assert_eq!(board.keys("two"), [key(1)]);
     assert!(board.keys("one").is_empty());
-    assert_eq!(board.merge_with(&[(key(1), body("")), (key(4), None)]).live, 0);
+    assert_eq!(
+        board.merge_with(&[(key(1), body("")), (key(4), None)]).live,
+        0
+    );
     assert!(board.keys("two").is_empty());
     assert_eq!(board.merge_with(&[]).live, 0);
 }
@@ -345,16 +494,34 @@ fn the_last_of_several_entries_counts() {
 #[test]
 fn a_rebuild_is_asked_for_when_superseded_texts_pile_up() {
     let mut board = Board::new();
-    let all = |words: &str, n: u32| (0..n).map(|n| (wide_key(n), body(words))).collect::<Vec<_>>();
+    let all = |words: &str, n: u32| {
+        (0..n)
+            .map(|n| (wide_key(n), body(words)))
+            .collect::<Vec<_>>()
+    };
     assert!(!board.merge_with(&all("one", DEAD_KEPT)).needs_rebuild);
-    assert!(!board.merge_with(&all("two", DEAD_KEPT)).needs_rebuild, "at the limit");
-    assert!(board.merge_with(&[(wide_key(0), body("three"))]).needs_rebuild);
+    assert!(
+        !board.merge_with(&all("two", DEAD_KEPT)).needs_rebuild,
+        "at the limit"
+    );
+    assert!(
+        board
+            .merge_with(&[(wide_key(0), body("three"))])
+            .needs_rebuild
+    );
     // A larger index may keep as much as half.
-    let more: Vec<_> = (0..DEAD_KEPT + 2).map(|n| (wide_key(1_000_000 + n), body("more"))).collect();
+    let more: Vec<_> = (0..DEAD_KEPT + 2)
+        .map(|n| (wide_key(1_000_000 + n), body("more")))
+        .collect();
     assert!(!board.merge_with(&more).needs_rebuild);
     assert!(!board.merge_with(&[]).needs_rebuild);
     let live = 2 * DEAD_KEPT + 2;
-    assert!(board.merge_with(&[(wide_key(1), body("three"))]).needs_rebuild, "{live}");
+    assert!(
+        board
+            .merge_with(&[(wide_key(1), body("three"))])
+            .needs_rebuild,
+        "{live}"
+    );
     assert_eq!(board.keys("two").len(), 100);
 }
 
@@ -388,7 +555,9 @@ fn counts_and_lists_are_bounded() {
     let mut board = Board::new();
     let query = Query::parse("every", false).unwrap();
     let add = |board: &mut Board, from: usize, to: usize| {
-        let changes: Vec<_> = (from..to).map(|n| (wide_key(n as u32), body("every"))).collect();
+        let changes: Vec<_> = (from..to)
+            .map(|n| (wide_key(n as u32), body("every")))
+            .collect();
         board.merge_with(&changes);
     };
     let mut from = 0;
@@ -401,7 +570,10 @@ fn counts_and_lists_are_bounded() {
             assert_eq!(found.hits.len(), count.min(RESULTS_MAX));
             assert!(found.hits.is_sorted_by_key(|hit| hit.key));
             let all = matches(&board.cold(), &board.hot, &query).unwrap();
-            assert_eq!((all.keys.len(), all.cut), (count.min(MATCHES_MAX), count > MATCHES_MAX));
+            assert_eq!(
+                (all.keys.len(), all.cut),
+                (count.min(MATCHES_MAX), count > MATCHES_MAX)
+            );
         }
     }
     // Hidden ones beyond the count are still not shown.
@@ -415,10 +587,17 @@ fn counts_and_lists_are_bounded() {
 
 #[test]
 fn a_prefix_of_too_many_words_says_so() {
-    for (count, cut) in [(PREFIX_TERMS_MAX - 1, false), (PREFIX_TERMS_MAX, false), (PREFIX_TERMS_MAX + 1, true)] {
+    for (count, cut) in [
+        (PREFIX_TERMS_MAX - 1, false),
+        (PREFIX_TERMS_MAX, false),
+        (PREFIX_TERMS_MAX + 1, true),
+    ] {
         let mut board = Board::new();
         let words: String = (0..count).map(|n| format!("w{n:04} ")).collect();
-        board.merge_with(&[(key(1), body(&words)), (key(2), body(&format!("w{:04}", count - 1)))]);
+        board.merge_with(&[
+            (key(1), body(&words)),
+            (key(2), body(&format!("w{:04}", count - 1))),
+        ]);
         let query = Query::parse("w0", true).unwrap();
         assert_eq!(board.found(&query, 9).prefix_cut, cut);
         assert_eq!(board.found(&query, 9).hits.len(), if cut { 1 } else { 2 });
@@ -435,11 +614,18 @@ fn damage_is_named() {
         spoil(&txn);
         txn.commit().unwrap();
         let query = Query::parse("word", false).unwrap();
-        let read = Cold::open(&board.db.begin_read().unwrap()).and_then(|cold| search(&cold, &board.hot, &query, 9, &mut |_| true));
-        assert!(matches!(read, Err(TextError::Damaged(_))), "{name}: {read:?}");
+        let read = Cold::open(&board.db.begin_read().unwrap())
+            .and_then(|cold| search(&cold, &board.hot, &query, 9, &mut |_| true));
+        assert!(
+            matches!(read, Err(TextError::Damaged(_))),
+            "{name}: {read:?}"
+        );
         let txn = board.db.begin_write().unwrap();
         let written = merge(&txn, &[(key(1), body("word")), (key(3), body("word"))]);
-        assert!(matches!(written, Err(TextError::Damaged(_))), "{name}: {written:?}");
+        assert!(
+            matches!(written, Err(TextError::Damaged(_))),
+            "{name}: {written:?}"
+        );
         txn.abort().unwrap();
         // The way out of it.
         let txn = board.db.begin_write().unwrap();
@@ -450,24 +636,56 @@ fn damage_is_named() {
         assert_eq!(board.keys("word"), [key(1)]);
     }
     let blocks = |txn: &redb::WriteTransaction, value: &[u8]| {
-        txn.open_table(POSTINGS).unwrap().insert(&b"word\0\0\0\0\0"[..], value).map(drop).unwrap();
+        txn.open_table(POSTINGS)
+            .unwrap()
+            .insert(&b"word\0\0\0\0\0"[..], value)
+            .map(drop)
+            .unwrap();
     };
-    let docs = |txn: &redb::WriteTransaction, value: &[u8]| txn.open_table(DOCS).unwrap().insert(0, value).map(drop).unwrap();
-    let meta = |txn: &redb::WriteTransaction, value: &[u8]| txn.open_table(TEXT_META).unwrap().insert("meta", value).map(drop).unwrap();
+    let docs = |txn: &redb::WriteTransaction, value: &[u8]| {
+        txn.open_table(DOCS)
+            .unwrap()
+            .insert(0, value)
+            .map(drop)
+            .unwrap()
+    };
+    let meta = |txn: &redb::WriteTransaction, value: &[u8]| {
+        txn.open_table(TEXT_META)
+            .unwrap()
+            .insert("meta", value)
+            .map(drop)
+            .unwrap()
+    };
     damaged("empty block", |txn| blocks(txn, b""));
-    damaged("a document that does not exist", |txn| blocks(txn, &[0, 0, 200, 1]));
-    damaged("a key that is none", |txn| drop(txn.open_table(POSTINGS).unwrap().insert(&b"word\0\0\0\0\0\0"[..], &b"x"[..]).unwrap()));
+    damaged("a document that does not exist", |txn| {
+        blocks(txn, &[0, 0, 200, 1])
+    });
+    damaged("a key that is none", |txn| {
+        drop(
+            txn.open_table(POSTINGS)
+                .unwrap()
+                .insert(&b"word\0\0\0\0\0\0"[..], &b"x"[..])
+                .unwrap(),
+        )
+    });
     damaged("documents cut", |txn| docs(txn, &[0; 12]));
-    damaged("documents gone", |txn| drop(txn.open_table(DOCS).unwrap().remove(0).unwrap()));
+    damaged("documents gone", |txn| {
+        drop(txn.open_table(DOCS).unwrap().remove(0).unwrap())
+    });
     damaged("no counts", |txn| meta(txn, b""));
     damaged("more live than made", |txn| meta(txn, &[1, 9, 2, 4]));
-    damaged("too many documents", |txn| meta(txn, &[1, 2, 0xff, 0xff, 0xff, 0xff, 0x0f, 4]));
+    damaged("too many documents", |txn| {
+        meta(txn, &[1, 2, 0xff, 0xff, 0xff, 0xff, 0x0f, 4])
+    });
 
     let board = Board::new();
     let txn = board.db.begin_write().unwrap();
     meta(&txn, &[2]);
     txn.commit().unwrap();
-    assert!(matches!(Cold::open(&board.db.begin_read().unwrap()), Err(TextError::OtherFormat { found: 2 })));
+    assert!(matches!(
+        Cold::open(&board.db.begin_read().unwrap()),
+        Err(TextError::OtherFormat { found: 2 })
+    ));
 }
 
 #[test]
@@ -475,8 +693,15 @@ fn an_object_that_is_dead_twice_is_damage() {
     let mut board = Board::new();
     board.merge_with(&[(key(1), body("word")), (key(2), body("word"))]);
     let txn = board.db.begin_write().unwrap();
-    txn.open_table(DOC_OF).unwrap().insert(&key(2).0, 0).map(drop).unwrap();
-    assert!(matches!(merge(&txn, &[(key(1), None), (key(2), None)]), Err(TextError::Damaged(_))));
+    txn.open_table(DOC_OF)
+        .unwrap()
+        .insert(&key(2).0, 0)
+        .map(drop)
+        .unwrap();
+    assert!(matches!(
+        merge(&txn, &[(key(1), None), (key(2), None)]),
+        Err(TextError::Damaged(_))
+    ));
 }
 
 #[test]
@@ -490,13 +715,27 @@ fn document_numbers_end() {
     let mut meta = vec![1, 0];
     meta.extend(postcard::to_stdvec(&next).unwrap());
     meta.push(0);
-    txn.open_table(TEXT_META).unwrap().insert("meta", meta.as_slice()).map(drop).unwrap();
-    txn.open_table(DOCS).unwrap().insert(chunk, vec![255; (used - 2) * 13].as_slice()).map(drop).unwrap();
+    txn.open_table(TEXT_META)
+        .unwrap()
+        .insert("meta", meta.as_slice())
+        .map(drop)
+        .unwrap();
+    txn.open_table(DOCS)
+        .unwrap()
+        .insert(chunk, vec![255; (used - 2) * 13].as_slice())
+        .map(drop)
+        .unwrap();
     let mut merger = Merger::open(&txn).unwrap();
     merger.set(key(1), body("one").as_ref()).unwrap();
     merger.set(key(2), body("two").as_ref()).unwrap();
-    assert!(matches!(merger.set(key(3), body("three").as_ref()), Err(TextError::Full)));
-    assert!(matches!(merger.set(key(1), body("three").as_ref()), Err(TextError::Full)));
+    assert!(matches!(
+        merger.set(key(3), body("three").as_ref()),
+        Err(TextError::Full)
+    ));
+    assert!(matches!(
+        merger.set(key(1), body("three").as_ref()),
+        Err(TextError::Full)
+    ));
     merger.set(key(3), None).unwrap();
     assert!(merger.finish().unwrap().needs_rebuild);
     txn.commit().unwrap();

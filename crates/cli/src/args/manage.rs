@@ -1,0 +1,263 @@
+//! Arguments of the commands about the workspace, its people, its store and its node.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// What a new workspace is made of.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Making {
+    /// Name the workspace
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// Name its first member; left out, the user of this machine
+    #[arg(long, value_name = "NAME")]
+    pub(crate) member: Option<String>,
+
+    /// Set the member's email address
+    #[arg(long, value_name = "EMAIL")]
+    pub(crate) email: Option<String>,
+
+    /// Make this project first
+    #[arg(long, value_name = "SLUG")]
+    pub(crate) project: Option<String>,
+}
+
+/// The one command.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  stead up
+  stead up --name Acme --member Ada --email ada@example.com --project web")]
+pub(crate) struct Up {
+    #[command(flatten)]
+    pub(crate) making: Making,
+
+    /// Listen on this port; left out, any free one
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+}
+
+/// Makes a workspace.
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    #[command(flatten)]
+    pub(crate) making: Making,
+}
+
+/// The node as a service.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Node {
+    /// Run the node in the foreground
+    Run(NodeRun),
+    /// Say whether a node runs, where, and how it is
+    Status,
+    /// Stop the running node
+    Stop,
+    /// Print a systemd unit that runs it
+    Unit,
+}
+
+/// Runs a node.
+#[derive(Debug, Args)]
+pub(crate) struct NodeRun {
+    /// Listen on this port; left out, any free one
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+}
+
+/// Projects.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Project {
+    /// Add a project
+    Add(ProjectAdd),
+    /// List the projects
+    #[command(visible_alias = "ls")]
+    List,
+}
+
+/// Adds a project.
+#[derive(Debug, Args)]
+pub(crate) struct ProjectAdd {
+    /// Call it this in commands: a-z, 0-9 and -
+    pub(crate) slug: String,
+
+    /// Call it this on the board
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+}
+
+/// Members.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Member {
+    /// Add a member
+    Add(MemberAdd),
+    /// List the members
+    #[command(visible_alias = "ls")]
+    List,
+}
+
+/// Adds a member.
+#[derive(Debug, Args)]
+pub(crate) struct MemberAdd {
+    /// Name the person
+    pub(crate) name: String,
+
+    /// Set the email address
+    #[arg(long, value_name = "EMAIL")]
+    pub(crate) email: Option<String>,
+
+    /// Set the rights: owner, admin or member
+    #[arg(long, value_name = "RANK", default_value = "member", value_parser = ["owner", "admin", "member"])]
+    pub(crate) rank: String,
+
+    /// Set the responsibility, which is advice and no right: lead, contributor or observer
+    #[arg(long, value_name = "ROLE", default_value = "contributor", value_parser = ["lead", "contributor", "observer"])]
+    pub(crate) role: String,
+}
+
+/// Agents.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Agent {
+    /// Add an agent; its token is shown once
+    Add(AgentAdd),
+    /// List the agents
+    #[command(visible_alias = "ls")]
+    List,
+    /// Take an agent's rights away for good
+    Revoke(AgentRevoke),
+}
+
+/// Adds an agent.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  stead agent add claude --local                     For agents on this machine: stead --agent claude …
+  stead agent add ci --scopes tasks:read --projects web")]
+pub(crate) struct AgentAdd {
+    /// Name the agent
+    pub(crate) name: String,
+
+    /// Let it work for this member instead of yourself
+    #[arg(long, value_name = "WHO")]
+    pub(crate) member: Option<String>,
+
+    /// Give it these rights alone: tasks:read, tasks:write, projects:write, members:write, workspace:admin
+    #[arg(long, value_name = "SCOPE", value_delimiter = ',')]
+    pub(crate) scopes: Vec<String>,
+
+    /// Let it reach these projects alone
+    #[arg(long, value_name = "PROJECT", value_delimiter = ',')]
+    pub(crate) projects: Vec<String>,
+
+    /// Make no token: the name is enough on this machine
+    #[arg(long)]
+    pub(crate) local: bool,
+}
+
+/// Revokes an agent.
+#[derive(Debug, Args)]
+pub(crate) struct AgentRevoke {
+    /// Revoke the agent of this name
+    pub(crate) name: String,
+}
+
+/// Imports.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Import {
+    /// Bring in the issues of a Beads export, one JSON object a line
+    Beads(ImportBeads),
+}
+
+/// Imports from Beads.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Importing again is safe: it changes what changed there, and nothing that was changed here.
+
+Example:
+  bd export > issues.jsonl && stead import beads issues.jsonl --project web --dry-run"
+)]
+pub(crate) struct ImportBeads {
+    /// Read this file; - reads stdin
+    pub(crate) file: String,
+
+    /// Put the tasks in this project, by slug or id
+    #[arg(short, long, value_name = "PROJECT")]
+    pub(crate) project: String,
+
+    /// Say what would happen and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// How an export is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Everything, as canonical JSON
+    Json,
+    /// Issues, as Beads reads them
+    Beads,
+    /// The documents, as Automerge reads them
+    Automerge,
+}
+
+impl Format {
+    /// As the node knows it.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Beads => "beads",
+            Self::Automerge => "automerge",
+        }
+    }
+}
+
+/// Exports.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  stead export > board.json
+  stead export --format automerge -o board.automerge")]
+pub(crate) struct Export {
+    /// Write this format
+    #[arg(long, value_enum, default_value = "json")]
+    pub(crate) format: Format,
+
+    /// Write this project alone, by slug or id
+    #[arg(short, long, value_name = "PROJECT")]
+    pub(crate) project: Option<String>,
+
+    /// Write to this file instead of stdout
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// Backs up.
+#[derive(Debug, Args)]
+pub(crate) struct Backup {
+    /// Write to this file, which must not exist
+    pub(crate) file: PathBuf,
+}
+
+/// Restores.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  stead --home ~/restored restore backup.stead")]
+pub(crate) struct Restore {
+    /// Read this backup
+    pub(crate) file: PathBuf,
+}
+
+/// Checks the store.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Rebuild what is derived from the log
+    #[arg(long)]
+    pub(crate) rebuild: bool,
+}
+
+/// Completions.
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// Complete for this shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}

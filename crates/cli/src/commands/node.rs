@@ -1,0 +1,231 @@
+//! The running node, and the home that it runs on.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use stead_doc::refusal::{Code, Refusal};
+
+use crate::{
+    args::{Init, Making, Node, Restore, Up},
+    client::{self, Backend as _, Identity},
+    commands::absolute,
+    failure::Failure,
+    local::{self, InitOptions, InitReport, Ready},
+    output::{Out, Style, clean, page},
+};
+
+pub(super) fn up(home: &Path, args: &Up, out: &mut Out) -> Result<u8, Failure> {
+    // One that runs already is what was asked for.
+    if let Some(node) = client::running(home, &Identity::default())? {
+        let data = node.call("status", json!({}))?;
+        out.note("A node runs here already.");
+        out.answer(&data, page::fields)?;
+        return Ok(0);
+    }
+    let made = if local::is_made(home) {
+        None
+    } else {
+        Some(local::init(home, &options(&args.making))?)
+    };
+    serve(home, args.port, made.as_ref(), out)
+}
+
+pub(super) fn init(home: &Path, args: &Init, out: &mut Out) -> Result<u8, Failure> {
+    let report = local::init(home, &options(&args.making))?;
+    out.answer(&report_json(&report), |_, style| made(&report, style))?;
+    out.note("Run its node: stead up");
+    Ok(0)
+}
+
+pub(super) fn restore(home: &Path, args: &Restore, out: &mut Out) -> Result<u8, Failure> {
+    let file = absolute("file", &args.file)?;
+    let data = local::restore(home, Path::new(&file))?;
+    out.answer(&data, |data, style| {
+        format!("{}\n{}", style.bold("restored"), page::fields(data, style))
+    })?;
+    Ok(0)
+}
+
+pub(super) fn node(
+    home: &Path,
+    identity: &Identity,
+    args: &Node,
+    out: &mut Out,
+) -> Result<u8, Failure> {
+    match args {
+        Node::Run(args) => serve(home, args.port, None, out),
+        Node::Status => {
+            let data = running(home, identity)?.call("status", json!({}))?;
+            out.answer(&data, page::fields)?;
+            Ok(0)
+        }
+        Node::Stop => {
+            let data = running(home, identity)?.call("shutdown", json!({}))?;
+            out.answer(&data, |_, _| "stopping".into())?;
+            Ok(0)
+        }
+        Node::Unit => {
+            let program = std::env::current_exe()
+                .map_err(|error| Failure::file("program", "find", "this program", &error))?;
+            let unit = unit(&absolute("program", &program)?, &absolute("home", home)?);
+            out.answer(&json!({ "unit": unit }), |_, _| unit.clone())?;
+            out.note("Save it as ~/.config/systemd/user/stead.service, then: systemctl --user enable --now stead");
+            Ok(0)
+        }
+    }
+}
+
+/// Runs a node until it is stopped; says where it is once it listens.
+fn serve(
+    home: &Path,
+    port: Option<u16>,
+    made_now: Option<&InitReport>,
+    out: &mut Out,
+) -> Result<u8, Failure> {
+    let mut unwritten = None;
+    local::serve(home, port, &mut |ready| {
+        let data = json!({
+            "url": ready.url,
+            "home": home.display().to_string(),
+            "made": made_now.map(report_json),
+        });
+        // A node whose output nobody reads goes on running.
+        unwritten = out
+            .answer(&data, |_, style| greeting(home, ready, made_now, style))
+            .err();
+        out.note("Stop it with Ctrl-C or: stead node stop");
+    })?;
+    match unwritten {
+        Some(failure) if failure.exit_code() != 0 => Err(failure),
+        _ => Ok(0),
+    }
+}
+
+fn running(home: &Path, identity: &Identity) -> Result<client::Http, Failure> {
+    client::running(home, identity)?.ok_or_else(|| {
+        Failure::Refused(Refusal::new(
+            Code::Unavailable,
+            format!("no node runs on {}.", home.display()),
+            "Start one: stead up. Or name another home with --home.",
+        ))
+    })
+}
+
+fn options(making: &Making) -> InitOptions {
+    InitOptions {
+        name: making.name.clone(),
+        member: making.member.clone(),
+        email: making.email.clone(),
+        project: making.project.clone(),
+    }
+}
+
+fn report_json(report: &InitReport) -> Value {
+    json!({
+        "workspaceName": report.workspace_name,
+        "workspaceId": report.workspace_id,
+        "member": report.member,
+        "recoveryKey": report.recovery_key,
+        "home": report.home.display().to_string(),
+    })
+}
+
+fn made(report: &InitReport, style: Style) -> String {
+    format!(
+        "Made the workspace {} ({}) for {} in {}\n\n\
+         {}\n  {}\n\
+         Keep it away from this machine. It names a new owner when every device is lost, and it is\n\
+         shown this once.\n",
+        style.bold(&clean::line(&report.workspace_name)),
+        report.workspace_id,
+        clean::line(&report.member),
+        clean::line(&report.home.display().to_string()),
+        style.bold("Recovery key"),
+        report.recovery_key,
+    )
+}
+
+fn greeting(home: &Path, ready: &Ready, made_now: Option<&InitReport>, style: Style) -> String {
+    let mut text = made_now
+        .map(|report| made(report, style) + "\n")
+        .unwrap_or_default();
+    text.push_str(&format!(
+        "The board is at {}\nIts home is {}\n\n\
+         Create a task:    stead create 'Fix the login' --project SLUG\n\
+         Add an agent:     stead agent add claude --local\n\
+         Import issues:    stead import beads issues.jsonl --project SLUG\n",
+        style.bold(&ready.url),
+        clean::line(&home.display().to_string()),
+    ));
+    text
+}
+
+/// A systemd unit of the user's own that runs the node.
+fn unit(program: &str, home: &str) -> String {
+    // In a unit's command line % and $ mean something; in quotes so do \ and ".
+    let quoted = |text: &str| {
+        let text = text
+            .replace('\\', "\\\\")
+            .replace('"', "\\\"")
+            .replace('%', "%%")
+            .replace('$', "$$");
+        format!("\"{text}\"")
+    };
+    format!(
+        "[Unit]\n\
+         Description=Stead node\n\
+         After=network-online.target\n\
+         Wants=network-online.target\n\
+         \n\
+         [Service]\n\
+         ExecStart={} --home {} node run\n\
+         Restart=on-failure\n\
+         RestartSec=2\n\
+         TimeoutStopSec=30\n\
+         UMask=0077\n\
+         NoNewPrivileges=yes\n\
+         \n\
+         [Install]\n\
+         WantedBy=default.target\n",
+        quoted(program),
+        quoted(home),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_quotes_its_paths() {
+        let unit = unit("/opt/my stead", "/home/a\"b%c$d");
+        assert!(
+            unit.contains("ExecStart=\"/opt/my stead\" --home \"/home/a\\\"b%%c$$d\" node run\n")
+        );
+    }
+
+    #[test]
+    fn no_node_says_what_to_do() {
+        let failure = running(Path::new("/nonexistent"), &Identity::default()).unwrap_err();
+        assert_eq!(failure.exit_code(), 3);
+        let Failure::Refused(refusal) = failure else {
+            panic!("not a refusal")
+        };
+        assert!(refusal.hint.contains("stead up"));
+    }
+
+    #[test]
+    fn the_recovery_key_is_shown_with_what_it_is_for() {
+        let report = InitReport {
+            workspace_name: "Acme\u{1b}".into(),
+            workspace_id: "W".into(),
+            member: "Ada".into(),
+            recovery_key: "KEY".into(),
+            home: "/h".into(),
+        };
+        let text = made(&report, Style::default());
+        assert!(text.starts_with(
+            "Made the workspace Acme\\u{1b} (W) for Ada in /h\n\nRecovery key\n  KEY\n"
+        ));
+    }
+}

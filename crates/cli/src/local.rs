@@ -1,0 +1,242 @@
+//! The glue to `stead_node`: everything that the command does in this process. The only file that
+//! knows the node's types.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use serde_json::Value;
+use stead_doc::{
+    context::Caller,
+    refusal::{Code, Refusal},
+};
+use stead_node::{
+    api,
+    edge::{Machine, World},
+    handle::{Node, open_home},
+    home::Home,
+    http,
+};
+
+use crate::client::{Backend, Identity};
+
+/// What `init` and `up` need to make a workspace.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct InitOptions {
+    /// The workspace's name.
+    pub(crate) name: Option<String>,
+    /// The first member's name.
+    pub(crate) member: Option<String>,
+    /// The first member's address.
+    pub(crate) email: Option<String>,
+    /// The first project's slug.
+    pub(crate) project: Option<String>,
+}
+
+/// What `init` made.
+#[derive(Debug, Clone)]
+pub(crate) struct InitReport {
+    /// The workspace's name.
+    pub(crate) workspace_name: String,
+    /// The workspace's id.
+    pub(crate) workspace_id: String,
+    /// The first member's name.
+    pub(crate) member: String,
+    /// Shown once; nothing on this machine keeps it.
+    pub(crate) recovery_key: String,
+    /// Where it all is.
+    pub(crate) home: PathBuf,
+}
+
+/// A node that has started to listen.
+#[derive(Debug, Clone)]
+pub(crate) struct Ready {
+    /// Where the board is.
+    pub(crate) url: String,
+}
+
+/// Where a home is when nobody says: `STEAD_HOME` is read by the caller; else the platform's place
+/// for data. Nothing where the environment names no place.
+pub(crate) fn default_home() -> Option<PathBuf> {
+    Home::default_path(&|name| std::env::var_os(name).map(PathBuf::from))
+}
+
+/// Whether a home holds a workspace.
+pub(crate) fn is_made(home: &Path) -> bool {
+    Home::at(home).is_made()
+}
+
+/// Opens the store of a home in this process, waiting up to ten seconds for its lock.
+///
+/// # Errors
+///
+/// `UNAVAILABLE` where there is no store, or somebody else keeps it.
+pub(crate) fn open(home: &Path, identity: &Identity) -> Result<Box<dyn Backend>, Refusal> {
+    let node = open_waiting(&Home::at(home))?;
+    let caller = match &identity.token {
+        Some(token) => {
+            let shared = node.shared();
+            let known = shared
+                .roster
+                .authenticate(token)
+                .map(|credential| credential.id);
+            known.and_then(|id| node.caller(id)).ok_or_else(|| {
+                Refusal::new(
+                    Code::Forbidden,
+                    "the token of STEAD_TOKEN is not known in this workspace.",
+                    "Ask your supervisor for a new one, or unset STEAD_TOKEN.",
+                )
+            })?
+        }
+        None => node.local_caller(identity.agent.as_deref())?,
+    };
+    Ok(Box::new(InProcess { node, caller }))
+}
+
+struct InProcess {
+    node: Node,
+    caller: Caller,
+}
+
+impl Backend for InProcess {
+    fn call(&self, method: &str, arguments: Value) -> Result<Value, Refusal> {
+        self.node.call(&self.caller, method, arguments)
+    }
+}
+
+impl Drop for InProcess {
+    fn drop(&mut self) {
+        self.node.stop();
+    }
+}
+
+/// Waits for the lock of a store that another command holds for a moment.
+fn open_waiting(home: &Home) -> Result<Node, Refusal> {
+    let world: Arc<dyn World> = Arc::new(Machine);
+    let begin = world.wall_ms();
+    loop {
+        match open_home(home, world.clone()) {
+            Err(refusal)
+                if refusal.details.contains_key("locked")
+                    && world.wall_ms() - begin < LOCK_WAIT_MS =>
+            {
+                std::thread::park_timeout(LOCK_STEP);
+            }
+            other => return other,
+        }
+    }
+}
+
+/// How long a command waits for another one's store.
+const LOCK_WAIT_MS: i64 = 10_000;
+const LOCK_STEP: Duration = Duration::from_millis(10);
+
+/// Makes home, device key, workspace, member, and first project.
+///
+/// # Errors
+///
+/// Where there is one already, or the home cannot be written.
+pub(crate) fn init(home: &Path, options: &InitOptions) -> Result<InitReport, Refusal> {
+    let place = Home::at(home);
+    let member = options.member.clone().or_else(|| {
+        ["USER", "USERNAME", "LOGNAME"]
+            .iter()
+            .find_map(|name| std::env::var(name).ok())
+            .filter(|name| !name.is_empty())
+    });
+    let made = place.init(
+        &Machine,
+        &stead_node::home::InitOptions {
+            name: options.name.clone(),
+            member,
+            email: options.email.clone(),
+        },
+    )?;
+    if let Some(project) = &options.project {
+        let node = open_waiting(&place)?;
+        let owner = node.local_caller(None)?;
+        node.call(
+            &owner,
+            "project_add",
+            serde_json::json!({ "slug": project, "name": project }),
+        )?;
+        node.stop();
+    }
+    Ok(InitReport {
+        workspace_name: made.workspace_name,
+        workspace_id: made.workspace_id,
+        member: made.member,
+        recovery_key: made.recovery_key,
+        home: home.to_owned(),
+    })
+}
+
+/// Runs a node until it is told to stop; calls back once it listens.
+///
+/// # Errors
+///
+/// Where it cannot start, or its store fails.
+pub(crate) fn serve(
+    home: &Path,
+    port: Option<u16>,
+    ready: &mut dyn FnMut(&Ready),
+) -> Result<(), Refusal> {
+    let place = Home::at(home);
+    let node = open_waiting(&place)?;
+    let failed = |error: std::io::Error| {
+        Refusal::new(
+            Code::Unavailable,
+            format!("the node ended: {error}."),
+            "Start it again.",
+        )
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(failed)?;
+    runtime.block_on(async {
+        let listening = http::listen(node, place, port).await?;
+        ready(&Ready {
+            url: format!("http://{}", listening.address()),
+        });
+        let stop = listening.stopper();
+        tokio::spawn(async move {
+            interrupted().await;
+            stop.send_replace(true);
+        });
+        listening.serve().await.map_err(failed)
+    })
+}
+
+/// Waits for the signal that ends a process kindly.
+async fn interrupted() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        match signal(SignalKind::terminate()) {
+            Ok(mut terminate) => {
+                tokio::select! {
+                    _ = tokio::signal::ctrl_c() => {}
+                    _ = terminate.recv() => {}
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "SIGTERM is not watched");
+                drop(tokio::signal::ctrl_c().await);
+            }
+        }
+    }
+    #[cfg(not(unix))]
+    drop(tokio::signal::ctrl_c().await);
+}
+
+/// Makes a home out of a backup, under a new generation.
+///
+/// # Errors
+///
+/// Where the file is no backup, or the home already holds a workspace.
+pub(crate) fn restore(home: &Path, backup: &Path) -> Result<Value, Refusal> {
+    api::restore(&Home::at(home), backup, &Machine)
+}

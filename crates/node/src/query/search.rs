@@ -1,0 +1,1126 @@
+//! `task_search`: light summaries, paged, in a stable order.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    ops::ControlFlow,
+};
+
+use serde_json::{Map, Value as Json, json};
+use stead_doc::{
+    arguments::Arguments,
+    conflict,
+    context::Context,
+    id::ObjectId,
+    limits, present,
+    refusal::Refusal,
+    row::Row,
+    schema::Group,
+    view::{Located, ProjectEntry, View},
+};
+
+use super::RESULT_BYTES;
+use crate::{
+    search::{self as text, ObjectKey, Query, QueryError},
+    store::{StoreError, StoreView, Stored, Tables, index},
+};
+
+const ACCEPTED: [&str; 20] = [
+    "assignee",
+    "conflicted",
+    "cursor",
+    "fields",
+    "limit",
+    "next",
+    "number",
+    "order",
+    "parentId",
+    "planId",
+    "priority",
+    "projectId",
+    "q",
+    "sprint",
+    "status",
+    "tag",
+    "type",
+    "updatedSince",
+    "by",
+    "prefix",
+];
+
+/// Rows looked at to count what a page or the default filter left out, beyond which the count says
+/// `more`.
+const COUNTED_ROWS: usize = 500;
+
+/// Rows of a page where nothing is asked.
+const PAGE_ROWS: usize = 10;
+
+/// Searches tasks.
+pub(crate) fn task_search<T: Tables>(
+    view: &StoreView<'_, T>,
+    cx: &Context<'_>,
+    arguments: Json,
+) -> Result<Json, Refusal> {
+    let args = Arguments::accept(Arguments::flatten(arguments)?, &ACCEPTED)?;
+    cx.need("tasks:read")?;
+    let asked = Asked::read(view, cx, &args)?;
+    let mut page = asked.page(view, cx)?;
+    let mut out = Map::new();
+    out.insert("tasks".into(), std::mem::take(&mut page.rows).into());
+    out.insert(
+        "nextCursor".into(),
+        page.cursor.map_or(Json::Null, Json::from),
+    );
+    out.insert("left".into(), page.left.map_or(Json::Null, Json::from));
+    out.insert("filter".into(), asked.filter_json());
+    out.insert("hidden".into(), asked.hidden(view, cx)?);
+    out.insert(
+        "updateCursor".into(),
+        view.store.arrivals().to_string().into(),
+    );
+    if let [project] = asked.projects.as_slice()
+        && args.some("projectId").is_some()
+    {
+        out.insert("sprints".into(), sprints(view, cx, project.id)?);
+    }
+    Ok(Json::Object(out))
+}
+
+/// The active and the planned sprints of a project.
+fn sprints<T: Tables>(
+    view: &StoreView<'_, T>,
+    cx: &Context<'_>,
+    project: ObjectId,
+) -> Result<Json, Refusal> {
+    let Some(document) = view.project_document(project) else {
+        return Ok(json!([]));
+    };
+    let mut open = Vec::new();
+    for id in view.index_objects(&index::sprints_prefix(document))? {
+        let Some(at) = view.object(id)? else { continue };
+        let status = present::sprint_status(view, cx, &at)?;
+        if status != "completed" && !present::is_archived(&at.row) {
+            open.push((status, present::sprint(view, cx, &at)?));
+        }
+    }
+    open.sort_by_key(|(status, _)| *status);
+    Ok(open.into_iter().map(|(_, sprint)| sprint).collect())
+}
+
+struct Asked {
+    projects: Vec<ProjectEntry>,
+    statuses: BTreeSet<String>,
+    statuses_given: Option<Vec<String>>,
+    by_default: bool,
+    archived: bool,
+    assignee: Option<Assignee>,
+    sprint: Option<SprintFilter>,
+    tags: Vec<String>,
+    types: Vec<String>,
+    priorities: Vec<String>,
+    parent: Option<ObjectId>,
+    query: Option<(String, Query)>,
+    next: bool,
+    conflicted: Option<bool>,
+    since: Option<Since>,
+    fields: Option<Vec<String>>,
+    order: OrderBy,
+    limit: usize,
+    cursor: Option<Cursor>,
+    /// Filters that match nothing here, `number` and `planId` among them until something gives
+    /// numbers and plans.
+    nothing: bool,
+}
+
+#[derive(PartialEq)]
+enum Assignee {
+    Nobody,
+    One(String),
+}
+
+#[derive(PartialEq)]
+enum SprintFilter {
+    None,
+    One(ObjectId),
+    /// The active sprint of a project that has none.
+    NoActive,
+}
+
+enum Since {
+    Arrival(u64),
+    Time(i64),
+}
+
+#[derive(Clone, Copy, PartialEq)]
+struct OrderBy {
+    by: By,
+    reverse: bool,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum By {
+    Relevance,
+    Priority,
+    Created,
+    Updated,
+    Due,
+    Rank,
+}
+
+enum Cursor {
+    /// Behind this place of the priority order; so many rows were given before.
+    Place(Vec<u8>, usize),
+    /// So many rows were given before.
+    Offset(usize),
+}
+
+struct Page {
+    rows: Vec<Json>,
+    cursor: Option<String>,
+    left: Option<usize>,
+}
+
+impl Asked {
+    fn read<T: Tables>(
+        view: &StoreView<'_, T>,
+        cx: &Context<'_>,
+        args: &Arguments,
+    ) -> Result<Self, Refusal> {
+        let projects: Vec<ProjectEntry> = match args.words("projectId", limits::SET_ENTRIES)? {
+            Some(words) => words
+                .iter()
+                .map(|word| cx.project(view, word))
+                .collect::<Result<_, _>>()?,
+            None => {
+                let all = cx.reachable(view)?;
+                all.into_iter()
+                    .filter(|project| !project.archived)
+                    .collect()
+            }
+        };
+        let query = match args
+            .line("q", text::QUERY_CHARS_MAX)?
+            .filter(|q| !q.is_empty())
+        {
+            Some(q) => {
+                let prefix = args.flag("prefix")?.unwrap_or(false);
+                match Query::parse(&q, prefix) {
+                    Ok(query) => Some((q, query)),
+                    Err(QueryError::NoWords) => None,
+                    Err(error) => {
+                        return Err(Refusal::argument(
+                            "q",
+                            format!("q: {error}."),
+                            "Use a few words.",
+                        ));
+                    }
+                }
+            }
+            None => None,
+        };
+        let conflicted = args.flag("conflicted")?;
+        let next = args.flag("next")?.unwrap_or(false);
+        let sprint = match args.line("sprint", limits::SHORT_CHARS)? {
+            Some(text) => Some(sprint_filter(view, cx, &projects, &text)?),
+            None => None,
+        };
+        let wide = ["planId", "parentId", "sprint", "q", "number", "conflicted"]
+            .iter()
+            .any(|name| args.some(name).is_some());
+        let statuses_given = args
+            .words("status", limits::SET_ENTRIES)?
+            .filter(|words| !words.is_empty());
+        let default = if wide { "any" } else { "active" };
+        let (statuses, archived) = match &statuses_given {
+            Some(words) => statuses(cx, words)?,
+            None => statuses(cx, &[default.to_owned()])?,
+        };
+        Ok(Self {
+            by_default: statuses_given.is_none() && !wide && !next,
+            statuses,
+            archived,
+            assignee: match args.line("assignee", limits::SHORT_CHARS)? {
+                Some(text) if text == "none" => Some(Assignee::Nobody),
+                Some(text) => Some(Assignee::One(cx.directory.assignee(&text, cx.caller)?)),
+                None => None,
+            },
+            sprint,
+            tags: args.words("tag", limits::SET_ENTRIES)?.unwrap_or_default(),
+            types: args.words("type", limits::SET_ENTRIES)?.unwrap_or_default(),
+            priorities: args
+                .words("priority", limits::SET_ENTRIES)?
+                .unwrap_or_default()
+                .iter()
+                .map(|text| match cx.schema.priority(text) {
+                    Some(known) => Ok(known.to_owned()),
+                    None => Err(Refusal::argument(
+                        "priority",
+                        "priority is none of the known ones.",
+                        "Use one of accepted.",
+                    )
+                    .with("accepted", json!(cx.schema.priorities))),
+                })
+                .collect::<Result<_, _>>()?,
+            parent: args.id("parentId")?,
+            next,
+            conflicted,
+            since: match args.line("updatedSince", 64)? {
+                Some(text) => Some(since(&text)?),
+                None => None,
+            },
+            fields: args.words("fields", limits::SET_ENTRIES)?,
+            order: match args.line("order", 32)? {
+                Some(text) => order(&text)?,
+                None if query.is_some() => OrderBy {
+                    by: By::Relevance,
+                    reverse: false,
+                },
+                None => OrderBy {
+                    by: By::Priority,
+                    reverse: false,
+                },
+            },
+            query,
+            limit: match args.integer("limit")? {
+                Some(limit) if (1..=limits::PAGE_ROWS as i64).contains(&limit) => limit as usize,
+                Some(limit) => {
+                    return Err(Refusal::argument(
+                        "limit",
+                        "limit is out of bounds.",
+                        "Send 1 to 200; page with nextCursor.",
+                    )
+                    .with("given", limit));
+                }
+                None => PAGE_ROWS,
+            },
+            cursor: match args.line("cursor", 256)? {
+                Some(text) => Some(cursor(&text)?),
+                None => None,
+            },
+            nothing: args.some("number").is_some() || args.some("planId").is_some(),
+            statuses_given,
+            projects,
+        })
+    }
+
+    fn filter_json(&self) -> Json {
+        let mut statuses: Vec<&str> = self.statuses.iter().map(String::as_str).collect();
+        if self.archived {
+            statuses.push("archived");
+        }
+        json!({
+            "projects": self.projects.iter().map(|project| project.slug.as_str()).collect::<Vec<_>>(),
+            "status": statuses,
+            "statusGiven": self.statuses_given,
+            "assignee": match &self.assignee {
+                Some(Assignee::One(id)) => Json::from(id.as_str()),
+                Some(Assignee::Nobody) => "none".into(),
+                None => Json::Null,
+            },
+            "sprint": match &self.sprint {
+                Some(SprintFilter::One(id)) => Json::from(id.to_string()),
+                Some(SprintFilter::None) => "none".into(),
+                Some(SprintFilter::NoActive) => "no active sprint".into(),
+                None => Json::Null,
+            },
+            "tag": self.tags,
+            "type": self.types,
+            "priority": self.priorities,
+            "parentId": self.parent.map(|parent| parent.to_string()),
+            "q": self.query.as_ref().map(|(q, _)| q.as_str()),
+            "next": self.next,
+            "conflicted": self.conflicted,
+            "limit": self.limit,
+        })
+    }
+
+    fn page<T: Tables>(&self, view: &StoreView<'_, T>, cx: &Context<'_>) -> Result<Page, Refusal> {
+        if self.nothing || self.sprint == Some(SprintFilter::NoActive) || self.projects.is_empty() {
+            return Ok(Page {
+                rows: Vec::new(),
+                cursor: None,
+                left: Some(0),
+            });
+        }
+        match self.collected(view, cx)? {
+            Some(all) => self.page_of(view, cx, all),
+            None => self.page_of_streams(view, cx),
+        }
+    }
+
+    /// All matches at once, where the filter names few or another order is wanted.
+    fn collected<T: Tables>(
+        &self,
+        view: &StoreView<'_, T>,
+        cx: &Context<'_>,
+    ) -> Result<Option<Vec<ObjectId>>, Refusal> {
+        let documents = self.documents(view);
+        if let Some((_, query)) = &self.query {
+            return self.found(view, cx, query, &documents).map(Some);
+        }
+        let candidates = if let Some(SprintFilter::One(sprint)) = &self.sprint {
+            view.referrers(*sprint, "sprint")?
+        } else if let Some(parent) = self.parent {
+            view.referrers(parent, "parent")?
+        } else if self.conflicted == Some(true) {
+            let mut all = Vec::new();
+            for document in &documents {
+                all.extend(view.index_objects(&index::conflicts_prefix(*document))?);
+            }
+            all
+        } else if let Some(since) = &self.since {
+            changed_since(view, since)?
+        } else if self.order.by != By::Priority || self.order.reverse || self.archived {
+            let mut all = Vec::new();
+            for document in &documents {
+                for status in &self.statuses {
+                    all.extend(view.index_objects(&index::status_prefix(*document, status))?);
+                }
+                if self.archived {
+                    all.extend(view.index_objects(&index::archived_prefix(*document))?);
+                }
+            }
+            all
+        } else {
+            return Ok(None);
+        };
+        let mut matching = Vec::new();
+        for id in candidates {
+            if let Some((document, stored)) = view.stored(id)?
+                && documents.contains(&document)
+                && self.matches(view, cx, document, id, &stored)?
+            {
+                matching.push((self.sort_key(cx, id, &stored), id));
+            }
+        }
+        matching.sort();
+        matching.dedup();
+        if self.order.reverse {
+            matching.reverse();
+        }
+        Ok(Some(matching.into_iter().map(|(_, id)| id).collect()))
+    }
+
+    fn found<T: Tables>(
+        &self,
+        view: &StoreView<'_, T>,
+        cx: &Context<'_>,
+        query: &Query,
+        documents: &[u32],
+    ) -> Result<Vec<ObjectId>, Refusal> {
+        let mut failed = None;
+        let mut sorted = Vec::new();
+        let mut check = |key: &ObjectKey| -> bool {
+            let Some((id, document)) = index::read_row_key(&key.0) else {
+                return false;
+            };
+            if !documents.contains(&document) {
+                return false;
+            }
+            let passed = view
+                .stored_in(document, id)
+                .map_err(Refusal::from)
+                .and_then(|stored| {
+                    let Some(stored) = stored else {
+                        return Ok(false);
+                    };
+                    let passed = self.matches(view, cx, document, id, &stored)?;
+                    if passed && self.order.by != By::Relevance {
+                        sorted.push((self.sort_key(cx, id, &stored), id));
+                    }
+                    Ok(passed)
+                });
+            passed.unwrap_or_else(|error| {
+                failed = Some(error);
+                false
+            })
+        };
+        // The page asked for and one row more; an order of its own needs every match.
+        let wanted = match (&self.cursor, self.order.by) {
+            (_, by) if by != By::Relevance => text::RESULTS_MAX,
+            (Some(Cursor::Offset(offset)), _) => offset.saturating_add(self.limit + 1),
+            _ => self.limit + 1,
+        };
+        let found = view.store.with_texts(view, |cold, hot| {
+            text::search(cold, hot, query, wanted, &mut check)
+        })?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        if self.order.by == By::Relevance {
+            return Ok(found
+                .hits
+                .iter()
+                .filter_map(|hit| Some(index::read_row_key(&hit.key.0)?.0))
+                .collect());
+        }
+        sorted.sort();
+        if self.order.reverse {
+            sorted.reverse();
+        }
+        Ok(sorted.into_iter().map(|(_, id)| id).collect())
+    }
+
+    fn page_of<T: Tables>(
+        &self,
+        view: &StoreView<'_, T>,
+        cx: &Context<'_>,
+        all: Vec<ObjectId>,
+    ) -> Result<Page, Refusal> {
+        let offset = match &self.cursor {
+            Some(Cursor::Offset(offset)) => *offset,
+            Some(Cursor::Place(_, given)) => *given,
+            None => 0,
+        };
+        let mut rows = Rows::new(self);
+        let mut given = 0;
+        for id in all.iter().skip(offset).take(self.limit) {
+            if let Some((document, stored)) = view.stored(*id)?
+                && !rows.push(view, cx, document, *id, stored)?
+            {
+                break;
+            }
+            given += 1;
+        }
+        let left = all.len().saturating_sub(offset + given);
+        let ranked = self.order.by == By::Relevance;
+        Ok(Page {
+            rows: rows.list,
+            cursor: (left > 0).then(|| format!("o{}", offset + given)),
+            // Ranked results are found as far as asked, so what is left is known only to be there.
+            left: if ranked && left > 0 { None } else { Some(left) },
+        })
+    }
+
+    /// The page in priority order straight from the index, reading no more than it shows.
+    fn page_of_streams<T: Tables>(
+        &self,
+        view: &StoreView<'_, T>,
+        cx: &Context<'_>,
+    ) -> Result<Page, Refusal> {
+        let (after, before) = match &self.cursor {
+            Some(Cursor::Place(place, given)) => (Some(place.as_slice()), *given),
+            _ => (None, 0),
+        };
+        let mut streams = Streams::new(self.prefixes(view), after);
+        let mut rows = Rows::new(self);
+        let mut last = None;
+        let mut more = false;
+        let mut given = 0;
+        while let Some((place, id)) = streams.next(view)? {
+            let Some((document, stored)) = view.stored(id)? else {
+                continue;
+            };
+            if !self.matches(view, cx, document, id, &stored)? {
+                continue;
+            }
+            if given == self.limit || !rows.push(view, cx, document, id, stored)? {
+                more = true;
+                break;
+            }
+            given += 1;
+            last = Some(place);
+        }
+        let left = if !more {
+            Some(0)
+        } else if self.is_plain() {
+            let total: u64 = self.total(view);
+            Some((total as usize).saturating_sub(before + given))
+        } else {
+            None
+        };
+        let cursor = last
+            .filter(|_| more)
+            .map(|place| format!("p{}.{}", before + given, crate::store::hex(&place)));
+        Ok(Page {
+            rows: rows.list,
+            cursor,
+            left,
+        })
+    }
+
+    /// Whether nothing but project and status is asked, so that counts are known.
+    fn is_plain(&self) -> bool {
+        !self.next
+            && self.assignee.is_none()
+            && self.sprint.is_none()
+            && self.tags.is_empty()
+            && self.types.is_empty()
+            && self.priorities.is_empty()
+            && self.conflicted.is_none()
+            && self.parent.is_none()
+            && self.query.is_none()
+            && self.since.is_none()
+    }
+
+    fn total<T: Tables>(&self, view: &StoreView<'_, T>) -> u64 {
+        let state = view.store.state_read();
+        self.documents(view)
+            .iter()
+            .filter_map(|document| state.document(*document))
+            .flat_map(|document| {
+                self.statuses
+                    .iter()
+                    .filter_map(|status| document.counts.get(status))
+            })
+            .sum()
+    }
+
+    fn prefixes<T: Tables>(&self, view: &StoreView<'_, T>) -> Vec<Vec<u8>> {
+        let mut prefixes = Vec::new();
+        for document in self.documents(view) {
+            if self.next {
+                prefixes.push(index::next_prefix(document));
+            } else if let [tag] = self.tags.as_slice() {
+                prefixes.push(index::tag_prefix(document, tag));
+            } else {
+                for status in &self.statuses {
+                    prefixes.push(match &self.assignee {
+                        Some(Assignee::One(assignee)) => {
+                            index::assigned_prefix(assignee, document, status)
+                        }
+                        _ => index::status_prefix(document, status),
+                    });
+                }
+            }
+        }
+        prefixes
+    }
+
+    fn documents<T: Tables>(&self, view: &StoreView<'_, T>) -> Vec<u32> {
+        self.projects
+            .iter()
+            .filter_map(|project| view.project_document(project.id))
+            .collect()
+    }
+
+    fn matches<T: Tables>(
+        &self,
+        view: &StoreView<'_, T>,
+        cx: &Context<'_>,
+        document: u32,
+        id: ObjectId,
+        stored: &Stored,
+    ) -> Result<bool, Refusal> {
+        let row = &stored.row;
+        if row.kind() != Some("task") {
+            return Ok(false);
+        }
+        let archived = present::is_archived(row);
+        let in_status = if archived {
+            self.archived
+        } else {
+            self.statuses.contains(&present::status_of(row))
+        };
+        let by_assignee = match &self.assignee {
+            None => true,
+            Some(Assignee::Nobody) => row.text("assignee").is_none(),
+            Some(Assignee::One(id)) => row.text("assignee") == Some(id),
+        };
+        let by_sprint = match &self.sprint {
+            None => true,
+            Some(SprintFilter::None) => row.text("sprintId").is_none(),
+            Some(SprintFilter::One(id)) => row.text("sprintId") == Some(id.to_string().as_str()),
+            Some(SprintFilter::NoActive) => false,
+        };
+        let has = |list: &[String], value: &str| {
+            list.is_empty() || list.iter().any(|known| known == value)
+        };
+        let passed = in_status
+            && by_assignee
+            && by_sprint
+            && has(&self.types, row.text("type").unwrap_or("task"))
+            && has(&self.priorities, present::priority_of(row))
+            && self
+                .tags
+                .iter()
+                .all(|tag| row.cells.contains_key(&format!("tag/{tag}")))
+            && self
+                .parent
+                .is_none_or(|parent| row.text("parentId") == Some(parent.to_string().as_str()))
+            && self.conflicted.is_none_or(|wanted| stored.open == wanted);
+        if !passed || !self.next {
+            return Ok(passed);
+        }
+        Ok(stored.next && !leased(view, cx, id, document, stored)?)
+    }
+
+    fn sort_key(&self, cx: &Context<'_>, id: ObjectId, stored: &Stored) -> (Vec<u8>, ObjectId) {
+        let order = index::order_of(cx.schema, &stored.row);
+        let bytes = |number: u64| number.to_be_bytes().to_vec();
+        let key = match self.order.by {
+            By::Relevance | By::Priority => [
+                vec![order.priority],
+                bytes(order.rank),
+                bytes(order.created),
+            ]
+            .concat(),
+            By::Created => bytes(stored.row.created.as_ref().map_or(0, |stamp| stamp.hlc.0)),
+            By::Updated => bytes(stored.row.updated.as_ref().map_or(0, |stamp| stamp.hlc.0)),
+            By::Due => stored
+                .row
+                .text("dueDate")
+                .unwrap_or("~")
+                .as_bytes()
+                .to_vec(),
+            By::Rank => [bytes(order.rank), bytes(order.created)].concat(),
+        };
+        (key, id)
+    }
+
+    /// How many matches the default filter left out.
+    fn hidden<T: Tables>(
+        &self,
+        view: &StoreView<'_, T>,
+        cx: &Context<'_>,
+    ) -> Result<Json, Refusal> {
+        if !self.by_default || self.nothing {
+            return Ok(json!({ "count": 0 }));
+        }
+        let others: BTreeSet<String> = cx
+            .schema
+            .statuses
+            .iter()
+            .map(|status| status.name.clone())
+            .filter(|status| !self.statuses.contains(status))
+            .collect();
+        if self.is_plain() {
+            let state = view.store.state_read();
+            let mut by_status = BTreeMap::new();
+            for document in self
+                .documents(view)
+                .iter()
+                .filter_map(|number| state.document(*number))
+            {
+                for (status, count) in document
+                    .counts
+                    .iter()
+                    .filter(|(status, count)| others.contains(*status) && **count > 0)
+                {
+                    *by_status.entry(status.clone()).or_insert(0) += count;
+                }
+            }
+            return Ok(json!({ "count": by_status.values().sum::<u64>(), "byStatus": by_status }));
+        }
+        let mut counted = 0;
+        let mut looked_at = 0;
+        let all = Self {
+            statuses: others,
+            ..self.without_page()
+        };
+        let mut streams = Streams::new(all.prefixes(view), None);
+        while let Some((_, id)) = streams.next(view)? {
+            looked_at += 1;
+            if looked_at > COUNTED_ROWS {
+                return Ok(json!({ "count": counted, "more": true }));
+            }
+            if let Some((document, stored)) = view.stored(id)?
+                && all.matches(view, cx, document, id, &stored)?
+            {
+                counted += 1;
+            }
+        }
+        Ok(json!({ "count": counted }))
+    }
+
+    /// The same filter without page, text or time.
+    fn without_page(&self) -> Self {
+        Self {
+            projects: self.projects.clone(),
+            statuses: BTreeSet::new(),
+            statuses_given: None,
+            by_default: false,
+            archived: false,
+            assignee: match &self.assignee {
+                Some(Assignee::One(id)) => Some(Assignee::One(id.clone())),
+                Some(Assignee::Nobody) => Some(Assignee::Nobody),
+                None => None,
+            },
+            sprint: None,
+            tags: self.tags.clone(),
+            types: self.types.clone(),
+            priorities: self.priorities.clone(),
+            parent: None,
+            query: None,
+            next: false,
+            conflicted: None,
+            since: None,
+            fields: None,
+            order: self.order,
+            limit: self.limit,
+            cursor: None,
+            nothing: false,
+        }
+    }
+}
+
+/// Rows of a page as they are added, up to the bytes of a result.
+struct Rows<'a> {
+    asked: &'a Asked,
+    list: Vec<Json>,
+    bytes: usize,
+}
+
+impl<'a> Rows<'a> {
+    fn new(asked: &'a Asked) -> Self {
+        Self {
+            asked,
+            list: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Adds a row; false where the page is full, the row then being left for the next.
+    fn push<T: Tables>(
+        &mut self,
+        view: &StoreView<'_, T>,
+        cx: &Context<'_>,
+        document: u32,
+        id: ObjectId,
+        stored: Stored,
+    ) -> Result<bool, Refusal> {
+        let next = stored.next && !leased(view, cx, id, document, &stored)?;
+        let at = view.located(id, document, stored)?;
+        let row = self.row(view, cx, &at, next)?;
+        let bytes = row.to_string().len();
+        // What surrounds the rows takes its share of the result.
+        if !self.list.is_empty() && self.bytes + bytes > RESULT_BYTES - 2_048 {
+            return Ok(false);
+        }
+        self.bytes += bytes;
+        self.list.push(row);
+        Ok(true)
+    }
+
+    fn row<T: Tables>(
+        &self,
+        view: &StoreView<'_, T>,
+        cx: &Context<'_>,
+        at: &Located,
+        next: bool,
+    ) -> Result<Json, Refusal> {
+        let mut row = present::task_summary(view, cx, at)?;
+        if let Some(row) = row.as_object_mut() {
+            row.insert("next".into(), next.into());
+        }
+        let Some(fields) = &self.asked.fields else {
+            return Ok(row);
+        };
+        let summary = row.as_object().cloned().unwrap_or_default();
+        let beyond = fields.iter().any(|field| !summary.contains_key(field));
+        let whole = if beyond {
+            present::task(view, cx, at)?
+                .as_object()
+                .cloned()
+                .unwrap_or_default()
+        } else {
+            summary.clone()
+        };
+        let mut picked = Map::new();
+        for field in fields.iter().map(String::as_str).chain(["id", "revision"]) {
+            let Some(value) = whole.get(field).or_else(|| summary.get(field)) else {
+                let known: BTreeSet<_> = whole.keys().chain(summary.keys()).cloned().collect();
+                return Err(Refusal::argument(
+                    "fields",
+                    "one of fields is not known.",
+                    "Use those in accepted.",
+                )
+                .with("given", field)
+                .with("accepted", json!(known)));
+            };
+            picked.insert(field.to_owned(), value.clone());
+        }
+        Ok(Json::Object(picked))
+    }
+}
+
+/// Whether somebody's lease on a task is alive.
+fn leased<T: Tables>(
+    view: &StoreView<'_, T>,
+    cx: &Context<'_>,
+    id: ObjectId,
+    document: u32,
+    stored: &Stored,
+) -> Result<bool, Refusal> {
+    if !stored.row.cells.contains_key("lease") {
+        return Ok(false);
+    }
+    let at = view.located(id, document, stored.clone())?;
+    Ok(view
+        .lease_expires(&at)?
+        .is_some_and(|expires| expires > cx.now))
+}
+
+/// Several index ranges as one, ordered by what follows their prefixes.
+struct Streams {
+    streams: Vec<Stream>,
+}
+
+struct Stream {
+    prefix: Vec<u8>,
+    last: Option<Vec<u8>>,
+    waiting: VecDeque<Vec<u8>>,
+    ended: bool,
+}
+
+/// Keys read ahead of one range.
+const READ_AHEAD: usize = 16;
+
+impl Streams {
+    fn new(prefixes: Vec<Vec<u8>>, after: Option<&[u8]>) -> Self {
+        let streams = prefixes
+            .into_iter()
+            .map(|prefix| Stream {
+                last: after.map(|after| [prefix.as_slice(), after].concat()),
+                prefix,
+                waiting: VecDeque::new(),
+                ended: false,
+            })
+            .collect();
+        Self { streams }
+    }
+
+    fn next<T: Tables>(
+        &mut self,
+        view: &StoreView<'_, T>,
+    ) -> Result<Option<(Vec<u8>, ObjectId)>, StoreError> {
+        for stream in &mut self.streams {
+            stream.fill(view)?;
+        }
+        let first = self
+            .streams
+            .iter_mut()
+            .filter(|stream| !stream.waiting.is_empty())
+            .min_by(|a, b| a.front().cmp(b.front()));
+        let Some(stream) = first else { return Ok(None) };
+        let Some(key) = stream.waiting.pop_front() else {
+            return Ok(None);
+        };
+        let place = key.get(stream.prefix.len()..).unwrap_or_default().to_vec();
+        let id = index::object_at_end(&key);
+        stream.last = Some(key);
+        Ok(id.map(|id| (place, id)))
+    }
+}
+
+impl Stream {
+    fn front(&self) -> &[u8] {
+        self.waiting
+            .front()
+            .and_then(|key| key.get(self.prefix.len()..))
+            .unwrap_or_default()
+    }
+
+    fn fill<T: Tables>(&mut self, view: &StoreView<'_, T>) -> Result<(), StoreError> {
+        if self.ended || !self.waiting.is_empty() {
+            return Ok(());
+        }
+        let mut read = 0;
+        let waiting = &mut self.waiting;
+        view.tables
+            .scan(&self.prefix, self.last.as_deref(), false, &mut |key| {
+                waiting.push_back(key.to_vec());
+                read += 1;
+                if read < READ_AHEAD {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            })?;
+        self.ended = read < READ_AHEAD;
+        Ok(())
+    }
+}
+
+fn statuses(cx: &Context<'_>, words: &[String]) -> Result<(BTreeSet<String>, bool), Refusal> {
+    let mut all = BTreeSet::new();
+    let mut archived = false;
+    for word in words {
+        let mut add = |group| all.extend(cx.schema.in_group(group).map(str::to_owned));
+        match word.as_str() {
+            // In a filter `active` is the group; the alias of in_progress is for writes.
+            "active" => add(Group::Active),
+            "open" => {
+                add(Group::Active);
+                add(Group::Backlog);
+            }
+            "closed" => add(Group::Closed),
+            "any" | "all" => {
+                add(Group::Active);
+                add(Group::Backlog);
+                add(Group::Closed);
+            }
+            "archived" => archived = true,
+            other => match cx.schema.status(other) {
+                Some(status) => {
+                    all.insert(status.name.clone());
+                }
+                None => {
+                    let mut accepted: Vec<_> = cx
+                        .schema
+                        .statuses
+                        .iter()
+                        .map(|status| status.name.as_str())
+                        .collect();
+                    accepted.extend(["active", "open", "closed", "any", "archived"]);
+                    return Err(Refusal::argument(
+                        "status",
+                        "one status is not known.",
+                        "Use those in accepted.",
+                    )
+                    .with("given", other)
+                    .with("accepted", json!(accepted)));
+                }
+            },
+        }
+    }
+    Ok((all, archived))
+}
+
+fn sprint_filter<T: Tables>(
+    view: &StoreView<'_, T>,
+    cx: &Context<'_>,
+    projects: &[ProjectEntry],
+    text: &str,
+) -> Result<SprintFilter, Refusal> {
+    match text {
+        "none" => Ok(SprintFilter::None),
+        "active" => {
+            let [project] = projects else {
+                return Err(Refusal::argument(
+                    "sprint",
+                    "sprint active needs one projectId.",
+                    "Send the project whose sprint you mean.",
+                )
+                .with(
+                    "knownProjects",
+                    stead_doc::context::known_projects(projects),
+                ));
+            };
+            let Some(id) = present::active_sprint(view, cx, project.id)? else {
+                return Ok(SprintFilter::NoActive);
+            };
+            let active = match view.object(id)? {
+                Some(at) => present::sprint_status(view, cx, &at)? == "active",
+                None => false,
+            };
+            Ok(if active {
+                SprintFilter::One(id)
+            } else {
+                SprintFilter::NoActive
+            })
+        }
+        other => Ok(SprintFilter::One(stead_doc::arguments::id(
+            "sprint",
+            &other.into(),
+        )?)),
+    }
+}
+
+fn changed_since<T: Tables>(
+    view: &StoreView<'_, T>,
+    since: &Since,
+) -> Result<Vec<ObjectId>, Refusal> {
+    let mut objects = BTreeSet::new();
+    let (mut from, time) = match since {
+        Since::Arrival(arrival) => (*arrival, None),
+        // Arrivals are in the order of this node's clock but for its jumps, so a time is looked
+        // for from the start.
+        Since::Time(time) => (0, Some(*time)),
+    };
+    loop {
+        let places = view.store.places_from(from, 1_000)?;
+        let Some((last, ..)) = places.last() else {
+            break;
+        };
+        from = last + 1;
+        for (_, actor, seq) in places {
+            if let Some(found) = view.change(actor, seq)?
+                && time.is_none_or(|time| found.seen >= time)
+            {
+                objects.extend(found.change.touched());
+            }
+        }
+    }
+    Ok(objects.into_iter().collect())
+}
+
+fn since(text: &str) -> Result<Since, Refusal> {
+    if let Ok(arrival) = text.parse() {
+        return Ok(Since::Arrival(arrival));
+    }
+    if let Ok(time) = text.parse::<jiff::Timestamp>() {
+        return Ok(Since::Time(time.as_millisecond()));
+    }
+    if let Ok(day) = text.parse::<jiff::civil::Date>()
+        && let Ok(start) = format!("{day}T00:00:00Z").parse::<jiff::Timestamp>()
+    {
+        return Ok(Since::Time(start.as_millisecond()));
+    }
+    Err(Refusal::argument(
+        "updatedSince",
+        "updatedSince is neither a time nor a cursor.",
+        "Send 2026-12-31T17:00:00Z or an updateCursor of this node.",
+    ))
+}
+
+fn order(text: &str) -> Result<OrderBy, Refusal> {
+    let (name, reverse) = text
+        .strip_prefix('-')
+        .map_or((text, false), |name| (name, true));
+    let by = match name {
+        "priority" => By::Priority,
+        "created" => By::Created,
+        "updated" => By::Updated,
+        "due" => By::Due,
+        "rank" => By::Rank,
+        "relevance" => By::Relevance,
+        _ => {
+            return Err(Refusal::argument(
+                "order",
+                "order is not known.",
+                "Use one of accepted, with - before it to reverse.",
+            )
+            .with("given", text)
+            .with(
+                "accepted",
+                json!(["priority", "created", "updated", "due", "rank"]),
+            ));
+        }
+    };
+    Ok(OrderBy { by, reverse })
+}
+
+fn cursor(text: &str) -> Result<Cursor, Refusal> {
+    let invalid = || {
+        Refusal::argument(
+            "cursor",
+            "cursor is none that a search gave.",
+            "Copy nextCursor, with the same filter.",
+        )
+    };
+    if let Some(offset) = text.strip_prefix('o') {
+        return offset.parse().map(Cursor::Offset).map_err(|_| invalid());
+    }
+    let (given, place) = text
+        .strip_prefix('p')
+        .and_then(|rest| rest.split_once('.'))
+        .ok_or_else(invalid)?;
+    let place = crate::store::unhex::<25>(place).ok_or_else(invalid)?;
+    Ok(Cursor::Place(
+        place.to_vec(),
+        given.parse().map_err(|_| invalid())?,
+    ))
+}
+
+/// Whether a row is one that anybody sees.
+pub(crate) fn is_task(row: &Row) -> bool {
+    row.kind() == Some("task")
+}
+
+/// The title of a task, whole.
+pub(crate) fn title<T: Tables>(view: &StoreView<'_, T>, at: &Located) -> Result<String, Refusal> {
+    let title = conflict::load_winner(view, at, "title")?;
+    Ok(title
+        .and_then(|title| title.as_str().map(str::to_owned))
+        .unwrap_or_default())
+}
