@@ -15,7 +15,7 @@ use stead_doc::{
     view::{KeyEffect, Located, View},
 };
 
-pub(crate) use get::{task_get, with_details};
+pub(crate) use get::task_get;
 pub(crate) use search::task_search;
 pub(crate) use walk::{changes_since, conflicts, dep_tree, projects, transitions};
 

@@ -290,10 +290,8 @@ impl Store {
         meta: Meta,
     ) -> Result<Self, StoreError> {
         let packed = Packed::open(packed)?;
-        let mut state = State {
-            next_arrival: packed.end(),
-            ..State::default()
-        };
+        let mut state = State::default();
+        state.next_arrival = packed.end();
         let read = hot.begin_read()?;
         for row in read.open_table(STATE)?.iter()? {
             let (key, value) = row?;
@@ -443,9 +441,9 @@ impl Store {
     /// # Errors
     ///
     /// Where the database fails.
-    pub(crate) fn view(&self, now: i64) -> Result<StoreView<'_, view::Snapshot>, StoreError> {
+    pub(crate) fn view(&self, now: i64) -> Result<StoreView<'_, Snapshot>, StoreError> {
         let upto = self.durable.load(std::sync::atomic::Ordering::Acquire);
-        let snapshot = view::Snapshot::open(&self.hot)?;
+        let snapshot = Snapshot::open(&self.hot)?;
         Ok(StoreView::new(self, snapshot, upto, now))
     }
 

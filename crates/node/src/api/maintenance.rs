@@ -195,7 +195,7 @@ fn compare_with_automerge(
             let theirs: Vec<_> = found
                 .iter()
                 .filter_map(|(value, _)| {
-                    let scalar = value.to_scalar()?;
+                    let scalar = value.as_scalar()?;
                     stead_doc::scalar::Scalar::from_automerge(scalar)
                 })
                 .collect();

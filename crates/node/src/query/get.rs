@@ -193,7 +193,7 @@ fn one<T: Tables>(
 
 /// Adds to a task what belongs to reading it whole: comments, what it depends on with titles and
 /// states, its children; and cuts a long body.
-pub(crate) fn with_details<T: Tables>(
+fn with_details<T: Tables>(
     view: &StoreView<'_, T>,
     cx: &Context<'_>,
     at: &Located,
@@ -471,14 +471,4 @@ fn history_row(
         "resolves": change.message.resolves,
         "fields": fields,
     }))
-}
-
-/// A field of a task as JSON, for those who show one alone.
-pub(crate) fn field<T: Tables>(
-    view: &StoreView<'_, T>,
-    at: &Located,
-    field: &str,
-) -> Result<Json, Refusal> {
-    let value = conflict::load_winner(view, at, field)?;
-    Ok(value.map_or(Json::Null, |value| present::field_json(field, &value)))
 }

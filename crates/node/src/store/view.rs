@@ -135,7 +135,7 @@ impl Snapshot {
     }
 }
 
-pub(super) struct Writing<'t> {
+pub(crate) struct Writing<'t> {
     pub(super) rows: redb::Table<'t, &'static [u8], &'static [u8]>,
     pub(super) texts: redb::Table<'t, &'static [u8], &'static [u8]>,
     pub(super) index: redb::Table<'t, &'static [u8], ()>,

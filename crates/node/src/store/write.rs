@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redb::{ReadableTable, WriteTransaction};
+use redb::WriteTransaction;
 use stead_doc::{
     board::{self, Dependencies, Parents},
     change::Change,

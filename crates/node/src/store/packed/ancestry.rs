@@ -76,7 +76,7 @@ fn walk<T: Tables>(
 ) -> Result<BTreeMap<u32, u64>, StoreError> {
     let mut queue: BTreeMap<(u64, ChangeHash), (Node, u8)> = BTreeMap::new();
     let mut only_ours = 0usize;
-    let mut add = |queue: &mut BTreeMap<(u64, ChangeHash), (Node, u8)>,
+    let add = |queue: &mut BTreeMap<(u64, ChangeHash), (Node, u8)>,
                    only_ours: &mut usize,
                    hash: ChangeHash,
                    colour: u8| {
