@@ -1,8 +1,33 @@
 //! Side-by-side benchmarks, all on the data of one seeded generator.
 
-#[cfg_attr(not(test), expect(dead_code, reason = "used by the benches"))]
+mod board;
 mod generate;
-#[cfg_attr(not(test), expect(dead_code, reason = "used by the benches"))]
+mod measure;
+mod store;
 mod words;
 
-fn main() {}
+use clap::{Parser, Subcommand};
+
+/// Benchmarks of Stead, each figure a ratio against a peer in the same run where there is one
+#[derive(Debug, Parser)]
+#[command(name = "stead-bench", version)]
+struct Arguments {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// Measure the store: start, write, read, size, memory
+    Store(store::Options),
+    /// Open a home, list, write once, and say how long it took; run by `store` in a process of its own
+    #[command(hide = true)]
+    Open(store::OpenOptions),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Arguments::parse().bench {
+        Bench::Store(options) => store::run(&options),
+        Bench::Open(options) => store::open(&options),
+    }
+}

@@ -52,9 +52,16 @@ impl Identity {
 ///
 /// `UNAVAILABLE` where neither can be reached.
 pub(crate) fn connect(home: &Path, identity: &Identity) -> Result<Box<dyn Backend>, Refusal> {
-    match running(home, identity)? {
-        Some(node) => Ok(Box::new(node)),
-        None => local::open(home, identity),
+    let wait = local::LockWait::begin();
+    loop {
+        if let Some(node) = running(home, identity)? {
+            return Ok(Box::new(node));
+        }
+        match local::open(home, identity) {
+            // Another command, or a node that is about to say where it listens.
+            Err(refusal) if wait.goes_on(&refusal) => {}
+            opened => return opened,
+        }
     }
 }
 
@@ -81,15 +88,20 @@ pub(crate) fn running(home: &Path, identity: &Identity) -> Result<Option<Http>, 
     if TcpStream::connect_timeout(&address, CONNECT).is_err() {
         return Ok(None);
     }
-    let token = match &identity.token {
-        Some(token) => token.clone(),
-        None => {
-            let path = home.join("token");
-            let text = read_small(&path).map_err(|error| unreadable(&path, &error))?;
-            text.trim().to_owned()
-        }
+    let path = home.join("token");
+    let own = read_small(&path).map(|text| text.trim().to_owned());
+    let token = match (&identity.token, &own) {
+        (Some(token), _) => token.clone(),
+        (None, Ok(own)) => own.clone(),
+        (None, Err(error)) => return Err(unreadable(&path, error)),
     };
-    Ok(Some(Http::new(address, token, identity.agent.clone())))
+    let http = Http::new(address, token, identity.agent.clone());
+    // Somebody else's program may have the port of a node that was killed; it is not handed a
+    // token. Who may not read the home's token cannot ask, and speaks with one of its own.
+    match own {
+        Ok(own) if !http.proves(&own) => Ok(None),
+        _ => Ok(Some(http)),
+    }
 }
 
 /// The address in a node's record. Any other than a loopback one is not ours: the token never
@@ -143,6 +155,26 @@ impl Http {
             authorization: format!("Bearer {token}"),
             name,
         }
+    }
+
+    /// Whether what listens there holds the home's token.
+    fn proves(&self, token: &str) -> bool {
+        let (nonce, proof) = local::challenge(token);
+        let answer = self
+            .agent
+            .get(format!("http://{}/api/v1/health?nonce={nonce}", self.address))
+            .config()
+            .timeout_global(Some(CONNECT))
+            .build()
+            .call();
+        let text = answer.ok().and_then(|mut answer| answer.body_mut().with_config().limit(RECORD_BYTES).read_to_string().ok());
+        let said = text.and_then(|text| serde_json::from_str::<Value>(&text).ok());
+        said.and_then(|said| Some(said.get("proof")?.as_str()? == proof)).unwrap_or(false)
+    }
+
+    /// Where the board is.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
     }
 
     fn unreachable(&self, error: &ureq::Error) -> Refusal {

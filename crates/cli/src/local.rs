@@ -4,7 +4,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
@@ -14,13 +14,13 @@ use stead_doc::{
 };
 use stead_node::{
     api,
-    edge::{Machine, World},
+    edge::{Machine, World as _},
     handle::{Node, open_home},
     home::Home,
     http,
 };
 
-use crate::client::{Backend, Identity};
+use crate::client::{self, Backend, Identity};
 
 /// What `init` and `up` need to make a workspace.
 #[derive(Debug, Clone, Default)]
@@ -63,18 +63,25 @@ pub(crate) fn default_home() -> Option<PathBuf> {
     Home::default_path(&|name| std::env::var_os(name).map(PathBuf::from))
 }
 
+/// A nonce that nobody can guess, and what the node of the home's token answers to it.
+pub(crate) fn challenge(token: &str) -> (String, String) {
+    let nonce: String = Machine.entropy().iter().map(|byte| format!("{byte:02x}")).collect();
+    let proof = http::proof(token, &nonce);
+    (nonce, proof)
+}
+
 /// Whether a home holds a workspace.
 pub(crate) fn is_made(home: &Path) -> bool {
     Home::at(home).is_made()
 }
 
-/// Opens the store of a home in this process, waiting up to ten seconds for its lock.
+/// Opens the store of a home in this process.
 ///
 /// # Errors
 ///
-/// `UNAVAILABLE` where there is no store, or somebody else keeps it.
+/// `UNAVAILABLE` where there is no store, or somebody else has it; see [`LockWait`].
 pub(crate) fn open(home: &Path, identity: &Identity) -> Result<Box<dyn Backend>, Refusal> {
-    let node = open_waiting(&Home::at(home))?;
+    let node = open_home(&Home::at(home), Arc::new(Machine))?;
     let caller = match &identity.token {
         Some(token) => {
             let shared = node.shared();
@@ -112,25 +119,32 @@ impl Drop for InProcess {
     }
 }
 
-/// Waits for the lock of a store that another command holds for a moment.
-fn open_waiting(home: &Home) -> Result<Node, Refusal> {
-    let world: Arc<dyn World> = Arc::new(Machine);
-    let begin = world.wall_ms();
-    loop {
-        match open_home(home, world.clone()) {
-            Err(refusal)
-                if refusal.details.contains_key("locked")
-                    && world.wall_ms() - begin < LOCK_WAIT_MS =>
-            {
-                std::thread::park_timeout(LOCK_STEP);
-            }
-            other => return other,
+/// Waits for a store that another process has for a moment.
+pub(crate) struct LockWait(Instant);
+
+impl LockWait {
+    /// From now on.
+    pub(crate) fn begin() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Where the refusal says that the store is taken, waits a step; false once it was long enough.
+    pub(crate) fn goes_on(&self, refusal: &Refusal) -> bool {
+        let goes_on = is_locked(refusal) && self.0.elapsed() < LOCK_WAIT;
+        if goes_on {
+            std::thread::park_timeout(LOCK_STEP);
         }
+        goes_on
     }
 }
 
+/// Whether another process has the store.
+pub(crate) fn is_locked(refusal: &Refusal) -> bool {
+    refusal.details.contains_key("locked")
+}
+
 /// How long a command waits for another one's store.
-const LOCK_WAIT_MS: i64 = 10_000;
+const LOCK_WAIT: Duration = Duration::from_secs(10);
 const LOCK_STEP: Duration = Duration::from_millis(10);
 
 /// Makes home, device key, workspace, member, and first project.
@@ -155,14 +169,8 @@ pub(crate) fn init(home: &Path, options: &InitOptions) -> Result<InitReport, Ref
         },
     )?;
     if let Some(project) = &options.project {
-        let node = open_waiting(&place)?;
-        let owner = node.local_caller(None)?;
-        node.call(
-            &owner,
-            "project_add",
-            serde_json::json!({ "slug": project, "name": project }),
-        )?;
-        node.stop();
+        let arguments = serde_json::json!({ "slug": project, "name": project });
+        client::connect(home, &Identity::default())?.call("project_add", arguments)?;
     }
     Ok(InitReport {
         workspace_name: made.workspace_name,
@@ -184,7 +192,16 @@ pub(crate) fn serve(
     ready: &mut dyn FnMut(&Ready),
 ) -> Result<(), Refusal> {
     let place = Home::at(home);
-    let node = open_waiting(&place)?;
+    let wait = LockWait::begin();
+    let node = loop {
+        match open_home(&place, Arc::new(Machine)) {
+            // A node that listens already keeps the store for good.
+            Err(refusal)
+                if client::running(home, &Identity::default())?.is_none()
+                    && wait.goes_on(&refusal) => {}
+            opened => break opened?,
+        }
+    };
     let failed = |error: std::io::Error| {
         Refusal::new(
             Code::Unavailable,

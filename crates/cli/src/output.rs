@@ -155,6 +155,13 @@ impl Out {
         if self.json {
             return Err(Failure::Usage(usage_refusal(error)));
         }
+        // It repeats what was typed, which somebody else may have written.
+        let text = error.render().to_string();
+        let harmless = clean::lines(&text);
+        if harmless != text {
+            self.stderr_line(&harmless);
+            return Ok(2);
+        }
         // Nobody is left to tell when stderr is closed.
         drop(error.print());
         Ok(2)

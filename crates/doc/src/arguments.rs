@@ -81,6 +81,24 @@ impl Arguments {
             .transpose()
     }
 
+    /// A short text that may have several lines: a reason.
+    ///
+    /// # Errors
+    ///
+    /// Where it is no text, or too long.
+    pub fn short(&self, name: &str) -> Result<Option<String>, Refusal> {
+        let Some(value) = self.some(name) else {
+            return Ok(None);
+        };
+        let text = long(name, value)?;
+        let text = text.trim();
+        let chars = text.chars().count();
+        if chars > limits::SHORT_CHARS {
+            return Err(too_large(name, chars, limits::SHORT_CHARS, "characters"));
+        }
+        Ok(Some(text.to_owned()))
+    }
+
     /// A text that may be long.
     ///
     /// # Errors

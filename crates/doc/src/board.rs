@@ -594,14 +594,14 @@ impl Call<'_> {
         if status == "blocked" && args.some("reason").is_none() {
             return Err(reason_required("blocked", "reason"));
         }
-        let reason = args.line("reason", limits::SHORT_CHARS)?;
+        let reason = args.short("reason")?;
         let forced = args.flag("force")?.unwrap_or(false) && status == "in_progress";
         edits.put("status", status_json(&status, reason.as_deref(), forced));
         if status == "blocked" {
             edits.put("blocker", blocker_json(reason.as_deref(), None, "ready"));
         }
         match args
-            .line("abandonReason", limits::SHORT_CHARS)?
+            .short("abandonReason")?
             .filter(|why| !why.is_empty())
         {
             Some(why) => edits.put("abandonReason", why),
@@ -664,7 +664,7 @@ impl Call<'_> {
     fn move_edits(&self, at: &Located, status: &str, edits: &mut Edits<'_>) -> Result<(), Refusal> {
         let args = &self.args;
         let forced = args.flag("force")?.unwrap_or(false);
-        let reason = args.line("reason", limits::SHORT_CHARS)?;
+        let reason = args.short("reason")?;
         let before = present::status_of(&at.row);
         let force_matters = forced && status == "in_progress";
         edits.put(
@@ -684,7 +684,7 @@ impl Call<'_> {
         if let Some(result) = args.long("result")? {
             edits.put("result", result);
         }
-        match args.line("abandonReason", limits::SHORT_CHARS)? {
+        match args.short("abandonReason")? {
             Some(why) => edits.put("abandonReason", why),
             None if status != "abandoned" => edits.clear("abandonReason"),
             None => {}
@@ -767,7 +767,7 @@ impl Call<'_> {
         let args = &self.args;
         let at = self.object("id", "task")?;
         let reason = args
-            .line("reason", limits::SHORT_CHARS)?
+            .short("reason")?
             .filter(|reason| !reason.is_empty());
         let reason = reason.ok_or_else(|| reason_required("blocked", "reason"))?;
         let blocked_by = args.id("taskId")?;
@@ -1938,14 +1938,14 @@ fn import_task(view: &dyn View, cx: &Context<'_>, import: &Import) -> Result<Out
         .ok_or_else(|| unknown("status", &status, Json::Null))?
         .name
         .clone();
-    if let Some(reason) = args.line("abandonReason", limits::SHORT_CHARS)? {
+    if let Some(reason) = args.short("abandonReason")? {
         edits.put("abandonReason", reason);
     }
     edits.put(
         "status",
         status_json(
             &known,
-            args.line("reason", limits::SHORT_CHARS)?.as_deref(),
+            args.short("reason")?.as_deref(),
             false,
         ),
     );

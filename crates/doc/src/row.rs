@@ -19,9 +19,10 @@ pub struct Row {
     pub touched: BTreeMap<ActorId, Touch>,
     /// Sum over the touching changes, independent of their order.
     pub sum: u128,
-    /// The change with the least stamp.
+    /// The change with the least counter: by counters whoever made an object comes before all who
+    /// saw it, and by clocks, which may be wrong, it would be whoever has the slowest.
     pub created: Option<Stamp>,
-    /// The change with the greatest stamp.
+    /// The change with the greatest counter.
     pub updated: Option<Stamp>,
     /// Conflicts that a change replaced without naming them, by the operation that did. Only ever
     /// grows; what has been acknowledged is a field of its own, see [`Collapse::ack_field`].
@@ -44,8 +45,8 @@ pub struct Stamp {
     pub hlc: Hlc,
     /// The actor of the change.
     pub actor: ActorId,
-    /// Its place among the actor's changes.
-    pub seq: u64,
+    /// Counter of the change's last operation.
+    pub counter: u64,
     /// The credential that asked for it.
     pub credential: String,
     /// What the caller called itself.
@@ -262,11 +263,11 @@ impl Row {
         let stamp = Stamp {
             hlc: change.message.stamp(),
             actor: change.actor,
-            seq: change.seq,
+            counter: change.max_op(),
             credential: change.message.credential.clone(),
             label: change.message.label.clone(),
         };
-        let order = |stamp: &Stamp| (stamp.hlc, stamp.actor, stamp.seq);
+        let order = |stamp: &Stamp| (stamp.counter, stamp.actor);
         if self
             .created
             .as_ref()

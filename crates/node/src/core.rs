@@ -302,9 +302,16 @@ impl Core {
 
     /// After the store was dropped and opened again: the next write makes a new incarnation,
     /// because what the old one last wrote is not known.
-    pub fn reset(&mut self, store: &Store) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    ///
+    /// Where the store fails or its roster does not verify.
+    pub fn reset(&mut self, store: &Store) -> Result<(), OpenError> {
         self.incarnation = None;
         self.hlc = self.hlc.max(Hlc(store.newest_stamp()));
+        // An entry whose commit was in doubt is there or it is not.
+        self.roster = Roster::replay(store.roster()?).map_err(|error| OpenError::Roster(error.to_string()))?;
+        self.directory = directory_of(&self.roster);
         store.take_lease()?;
         Ok(())
     }
@@ -392,7 +399,11 @@ impl Core {
                     Err(NotAdmitted::Verdict(verdict)) if verdict.may_wait() => {
                         still.push((change, name, beside))
                     }
-                    Err(error) => refused.push(error),
+                    Err(error) => {
+                        // Why an actor is frozen is to be known after a restart too.
+                        *wrote |= matches!(error, NotAdmitted::Verdict(_));
+                        refused.push(error);
+                    }
                 }
             }
             waiting = still;
@@ -497,7 +508,8 @@ impl Core {
             change,
         ) {
             if !error.may_wait() {
-                store.state_write().freeze(change.actor, error.to_string());
+                let why = error.to_string();
+                store.state_write().freeze(document, change.actor, why);
             }
             return Err(error.into());
         }

@@ -116,6 +116,8 @@ type Answer = Box<dyn FnOnce(Result<Json, Refusal>) + Send>;
 enum Submission {
     Job(Job, Answer),
     Roster(Box<Body>, Answer),
+    /// Something failed that was no commit: look whether the store still works.
+    Check,
     Stop,
 }
 
@@ -204,22 +206,20 @@ impl Node {
         let found = shared
             .roster
             .credential_by_name(name)
-            .filter(|known| known.kind == stead_sync::CredentialKind::Delegate);
+            .filter(|known| is_local(known));
         match found.and_then(|known| self.caller(known.id)) {
             Some(caller) => Ok(caller),
             None => {
                 let known: Vec<_> = shared
                     .roster
                     .credentials()
-                    .filter(|known| {
-                        known.is_live() && known.kind == stead_sync::CredentialKind::Delegate
-                    })
+                    .filter(|known| known.is_live() && is_local(known))
                     .map(|known| known.name.clone())
                     .collect();
                 Err(Refusal::argument(
                     "agent",
-                    "no live agent of that name.",
-                    "Use one of accepted, or add it with `stead agent add`.",
+                    "no live local agent of that name.",
+                    "Use one of accepted, or add it with `stead agent add NAME --local`. One with a token sends it in STEAD_TOKEN.",
                 )
                 .with("given", name)
                 .with("accepted", known))
@@ -333,13 +333,27 @@ impl Node {
             entropy: [0; 32],
         };
         // A panic over damaged rows costs this question alone.
-        catch_unwind(AssertUnwindSafe(|| ask(&view, &cx))).unwrap_or_else(|_| {
+        let answer = catch_unwind(AssertUnwindSafe(|| ask(&view, &cx))).unwrap_or_else(|_| {
             Err(Refusal::new(
                 Code::Unavailable,
                 "the question could not be answered.",
                 "Run `stead doctor` on this machine.",
             ))
-        })
+        });
+        self.check_after(&answer);
+        answer
+    }
+
+    /// Where the store itself could not answer, the writer looks whether it has to be opened
+    /// again. A full queue looks anyway.
+    fn check_after<R>(&self, answer: &Result<R, Refusal>) {
+        if answer
+            .as_ref()
+            .is_err_and(|refusal| refusal.code == Code::Unavailable)
+        {
+            let asked = self.submit(Submission::Check);
+            drop(asked);
+        }
     }
 
     /// The store, for maintenance.
@@ -352,7 +366,10 @@ impl Node {
         run: impl FnOnce(&Store) -> Result<R, StoreError>,
     ) -> Result<R, Refusal> {
         let guard = self.store();
-        run(open_store(&guard)?).map_err(Refusal::from)
+        let done = run(open_store(&guard)?).map_err(Refusal::from);
+        drop(guard);
+        self.check_after(&done);
+        done
     }
 
     /// The store for this call alone: nothing reads or writes beside it.
@@ -366,7 +383,10 @@ impl Node {
     ) -> Result<R, Refusal> {
         let mut slot = self.0.store.write().unwrap_or_else(PoisonError::into_inner);
         let store = slot.as_mut().ok_or_else(stopped)?;
-        run(store).map_err(Refusal::from)
+        let done = run(store).map_err(Refusal::from);
+        drop(slot);
+        self.check_after(&done);
+        done
     }
 
     /// Computes the view again from the log.
@@ -403,19 +423,27 @@ impl Node {
             return;
         }
         let (store, packing) = (self.0.store.clone(), self.0.packing.clone());
+        let queue = self.sender().ok();
         let spawned = std::thread::Builder::new()
             .name("stead-packer".to_owned())
             .spawn(move || {
                 let guard = store.read().unwrap_or_else(PoisonError::into_inner);
+                let mut failed = false;
                 if let Some(store) = guard.as_ref() {
                     while store.wants_packing() {
                         if let Err(error) = store.pack() {
                             tracing::error!(%error, "packing failed; the log stays where it is");
+                            failed = true;
                             break;
                         }
                     }
                 }
                 drop(guard);
+                if failed && let Some(queue) = queue {
+                    // Where the writer is gone the next start opens the store again.
+                    let told = queue.send(Submission::Check);
+                    drop(told);
+                }
                 packing.store(false, Ordering::Release);
             });
         match spawned {
@@ -476,6 +504,11 @@ impl Drop for Inner {
     }
 }
 
+/// Whether a name is enough for it. One that has a token proves itself with that.
+fn is_local(credential: &stead_sync::Credential) -> bool {
+    credential.kind == stead_sync::CredentialKind::Delegate && credential.token_hash.is_none()
+}
+
 fn open_store<'g>(guard: &'g RwLockReadGuard<'_, Option<Store>>) -> Result<&'g Store, Refusal> {
     guard.as_ref().ok_or_else(|| {
         Refusal::new(
@@ -500,6 +533,10 @@ fn answer_to(sender: SyncSender<Result<Json, Refusal>>) -> Answer {
         let told = sender.send(answer);
         drop(told);
     })
+}
+
+fn answer_nobody() -> Answer {
+    Box::new(drop)
 }
 
 struct Writer {
@@ -537,6 +574,7 @@ impl Writer {
             match next.take() {
                 Some(Submission::Job(job, answer)) => batch.push((Work::Job(job), answer)),
                 Some(Submission::Roster(body, answer)) => batch.push((Work::Roster(body), answer)),
+                Some(Submission::Check) => batch.push((Work::Check, answer_nobody())),
                 Some(Submission::Stop) => return (batch, true),
                 None => {}
             }
@@ -582,6 +620,10 @@ impl Writer {
                     // In its order: the jobs before it do not see it.
                     self.commit_jobs(std::mem::take(&mut jobs), std::mem::take(&mut answers));
                     answer(self.extend(*body));
+                }
+                Work::Check => {
+                    self.commit_jobs(std::mem::take(&mut jobs), std::mem::take(&mut answers));
+                    self.reopen_unless_it_works();
                 }
             }
         }
@@ -632,6 +674,13 @@ impl Writer {
         drop(guard);
         match done {
             Ok(done) => {
+                let suspect = done
+                    .answers
+                    .iter()
+                    .any(|answer| matches!(answer, Err(refusal) if refusal.code == Code::Unavailable));
+                if suspect {
+                    self.reopen_unless_it_works();
+                }
                 for (answer, result) in answers.into_iter().zip(done.answers) {
                     answer(result);
                 }
@@ -652,6 +701,18 @@ impl Writer {
         }
     }
 
+    /// An error of a file outside a commit, too, leaves redb waiting to be opened again.
+    fn reopen_unless_it_works(&mut self) {
+        let works = {
+            let guard = self.store.read().unwrap_or_else(PoisonError::into_inner);
+            guard.as_ref().is_some_and(Store::works)
+        };
+        if !works {
+            tracing::error!("the store does not work; opening it again");
+            self.reopen();
+        }
+    }
+
     /// Drops the store and opens it again; what was not durable is gone with it, and the
     /// incarnation is not used again.
     fn reopen(&mut self) {
@@ -659,7 +720,10 @@ impl Writer {
         drop(slot.take());
         match (self.opener)() {
             Ok(store) => match self.core.reset(&store) {
-                Ok(()) => *slot = Some(store),
+                Ok(()) => {
+                    *slot = Some(store);
+                    *self.shared.write().unwrap_or_else(PoisonError::into_inner) = Shared::of(&self.core);
+                }
                 Err(error) => {
                     tracing::error!(%error, "the store opens but its lease cannot be taken")
                 }
@@ -674,6 +738,7 @@ impl Writer {
 enum Work {
     Job(Job),
     Roster(Box<Body>),
+    Check,
 }
 
 /// So that readers outside this file can name the view they get.

@@ -4,6 +4,7 @@
 //! home/device.key                 the device's secret key, hexadecimal
 //! home/token                      the owner's token for this machine's node
 //! home/node.json                  where a running node listens
+//! home/making.lock                locked while a workspace is being made
 //! home/workspaces/<id>/           workspace.redb, packed.redb, lease.json
 //! ```
 
@@ -118,10 +119,10 @@ impl From<HomeError> for Refusal {
         };
         let refusal = Self::new(code, format!("{error}."), hint);
         // For whoever waits until the other is done.
-        if matches!(error, HomeError::Store(StoreError::Locked)) {
-            refusal.with("locked", true)
-        } else {
-            refusal
+        match error {
+            HomeError::Store(StoreError::Locked) => refusal.with("locked", true),
+            HomeError::Exists(_) => refusal.with("exists", true),
+            _ => refusal,
         }
     }
 }
@@ -166,7 +167,7 @@ impl Home {
         if self.is_made() {
             return Err(HomeError::Exists(self.0.clone()));
         }
-        make_private_dir(&self.0).map_err(|error| self.file("", error))?;
+        let alone = self.alone()?;
         let key = self.make_device_key(world)?;
         let member_name = options
             .member
@@ -216,12 +217,35 @@ impl Home {
         std::fs::rename(&beside, &place).map_err(|error| self.file("workspaces", error))?;
         crate::store::sync_dir(&self.0.join("workspaces"))
             .map_err(|error| self.file("workspaces", error))?;
+        drop(alone);
         Ok(InitReport {
             workspace_name,
             workspace_id: id,
             member: member_name,
             recovery_key: recovery.reveal(),
         })
+    }
+
+    /// Makes the home where it is missing, and keeps others from making a workspace in it while
+    /// the file is open: two at once would take each other's device key away.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be made, or holds a workspace.
+    pub(crate) fn alone(&self) -> Result<std::fs::File, HomeError> {
+        make_private_dir(&self.0).map_err(|error| self.file("", error))?;
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options
+            .open(self.0.join(MAKING))
+            .and_then(|file| file.lock().map(|()| file))
+            .map_err(|error| self.file(MAKING, error))?;
+        if self.is_made() {
+            return Err(HomeError::Exists(self.0.clone()));
+        }
+        Ok(file)
     }
 
     /// The directory of the workspace.
@@ -351,6 +375,7 @@ impl Home {
 const DEVICE_KEY: &str = "device.key";
 const TOKEN: &str = "token";
 const NODE_FILE: &str = "node.json";
+const MAKING: &str = "making.lock";
 
 /// Eight random bytes, as member and credential ids are made of.
 pub(crate) fn id_bytes(world: &dyn World) -> [u8; 8] {

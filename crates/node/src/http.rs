@@ -3,12 +3,12 @@
 //! Every request is hostile until its `Host` is ours and its token is known: a page in a browser
 //! can reach loopback too, and a name can be rebound to it.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{future::IntoFuture as _, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, Request, State},
+    extract::{DefaultBodyLimit, RawQuery, Request, State},
     http::{HeaderMap, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
@@ -30,6 +30,9 @@ use crate::{
 /// Bytes of one request: a hundred imported issues of the largest size that a change holds would
 /// be more, but they come in calls of about 4 MiB.
 pub const BODY_BYTES: usize = 16 << 20;
+
+/// How long requests under way may take once the node is to stop.
+pub const STOP_GRACE: Duration = Duration::from_secs(5);
 
 /// What serves requests.
 #[derive(Debug, Clone)]
@@ -80,13 +83,23 @@ impl Listening {
             .layer(DefaultBodyLimit::max(BODY_BYTES))
             .layer(middleware::from_fn_with_state(server.clone(), admit))
             .with_state(server);
-        let served = axum::serve(listener, router)
+        let mut over = stopped.clone();
+        let serving = axum::serve(listener, router)
             .with_graceful_shutdown(async move {
                 // The sender lives in the router's state, so waiting fails only after the end.
                 let waited = stopped.wait_for(|stop| *stop).await;
                 drop(waited);
             })
-            .await;
+            .into_future();
+        let served = tokio::select! {
+            served = serving => served,
+            // Somebody who never ends a request keeps nobody from stopping the node.
+            () = async {
+                let waited = over.wait_for(|stop| *stop).await;
+                drop(waited);
+                tokio::time::sleep(STOP_GRACE).await;
+            } => Ok(()),
+        };
         home.remove_node_file();
         let closed = tokio::task::spawn_blocking(move || node.stop()).await;
         if let Err(error) = closed {
@@ -155,7 +168,7 @@ async fn admit(State(server): State<Server>, request: Request, next: Next) -> Re
         return refuse(StatusCode::FORBIDDEN, "this Host is not served here");
     }
     // Nothing of ours is on another origin; a page that is may not even ask.
-    if let Some(origin) = request.headers().get(header::ORIGIN) {
+    for origin in request.headers().get_all(header::ORIGIN) {
         let same = origin
             .to_str()
             .ok()
@@ -222,9 +235,22 @@ async fn call(State(server): State<Server>, headers: HeaderMap, body: Bytes) -> 
     answer(result)
 }
 
-async fn health() -> Response {
-    Json(json!({ "ok": true, "version": env!("CARGO_PKG_VERSION") })).into_response()
+/// Says that a node is here, and to whoever asks with a nonce proves that it is the home's: a port
+/// that a killed node left may belong to anybody by now, who would be handed the token.
+async fn health(State(server): State<Server>, RawQuery(query): RawQuery) -> Response {
+    let nonce = query.as_deref().and_then(|query| query.strip_prefix("nonce="));
+    let proof = nonce.filter(|nonce| nonce.len() <= NONCE_CHARS).map(|nonce| proof(&server.token, nonce));
+    Json(json!({ "ok": true, "version": env!("CARGO_PKG_VERSION"), "proof": proof })).into_response()
 }
+
+/// What only a holder of the home's token can answer to a nonce.
+pub fn proof(token: &str, nonce: &str) -> String {
+    let key = blake3::derive_key("stead node proof 1", token.as_bytes());
+    blake3::keyed_hash(&key, nonce.as_bytes()).to_hex().to_string()
+}
+
+/// Characters of a nonce: 32 bytes in hexadecimal.
+const NONCE_CHARS: usize = 64;
 
 async fn nothing() -> Response {
     refuse(StatusCode::NOT_FOUND, "there is nothing here")

@@ -14,10 +14,10 @@ mod postings;
 mod query;
 mod terms;
 
-pub(crate) use cold::{Cold, Merged, Merger, merge};
-pub(crate) use hot::{HotFull, HotIndex, Mark};
+pub(crate) use cold::{Cold, Merger, merge};
+pub(crate) use hot::HotIndex;
 pub(crate) use query::{QUERY_CHARS_MAX, Query, QueryError};
-pub(crate) use terms::{Field, IndexedText, terms};
+pub(crate) use terms::{Field, IndexedText};
 
 use bm25::{Bm25, Corpus};
 use std::cmp::Ordering;

@@ -64,6 +64,8 @@ pub(crate) const LOCAL: TableDefinition<'static, &[u8], &[u8]> = TableDefinition
 pub(crate) const HOT_FILE: &str = "workspace.redb";
 pub(crate) const PACKED_FILE: &str = "packed.redb";
 const LEASE_FILE: &str = "lease.json";
+const APART: &str =
+    "workspace.redb and packed.redb are not of the same moment: restore a backup";
 
 /// The store of one workspace, open for this process alone.
 #[derive(Debug)]
@@ -255,24 +257,26 @@ impl Store {
     /// Where there is none, another process has it, a newer version wrote it, or it is damaged.
     /// Never makes an empty one.
     pub fn open(disk: Box<dyn Disk>, cache: Cache) -> Result<Self, StoreError> {
-        if disk.size(HOT_FILE).map_err(StoreError::Io)? == 0 {
-            return Err(if disk.size(PACKED_FILE).map_err(StoreError::Io)? > 0 {
-                StoreError::Broken(
+        // Before either is opened: redb writes into a file that it opens.
+        let size = |name| disk.size(name).map_err(StoreError::Io);
+        match (size(HOT_FILE)?, size(PACKED_FILE)?) {
+            (0, 0) => return Err(StoreError::Missing),
+            (0, _) => {
+                return Err(StoreError::Broken(
                     "workspace.redb is gone or empty while packed.redb is there: restore a backup",
-                )
-            } else {
-                StoreError::Missing
-            });
+                ));
+            }
+            (_, 0) => {
+                return Err(StoreError::Broken(
+                    "packed.redb is gone or empty while workspace.redb is there: restore a backup",
+                ));
+            }
+            _ => {}
         }
         let (hot, _) = open_database(&*disk, HOT_FILE, cache.hot)?;
         let meta = read_meta(&hot)?;
         if meta.format > FORMAT {
             return Err(StoreError::Newer(meta.format));
-        }
-        if disk.size(PACKED_FILE).map_err(StoreError::Io)? == 0 {
-            return Err(StoreError::Broken(
-                "packed.redb is gone or empty while workspace.redb is there: restore a backup",
-            ));
         }
         let (packed, _) = open_database(&*disk, PACKED_FILE, cache.packed)?;
         if Packed::generation(&packed)? != meta.generation {
@@ -314,6 +318,9 @@ impl Store {
                 .document(actor.document)
                 .ok_or(Damage { what: "log record" })?
                 .id;
+            if arrival != state.next_arrival {
+                return Err(StoreError::Broken(APART));
+            }
             let change = stead_doc::change::Change::decode(document, &record.bytes)?;
             state
                 .hot
@@ -321,6 +328,11 @@ impl Store {
             state.next_arrival = arrival + 1;
         }
         drop(read);
+        // The frontier counts every change of every actor, so two files of different moments do
+        // not add up.
+        if state.actors.iter().map(|actor| actor.seq).sum::<u64>() != state.next_arrival {
+            return Err(StoreError::Broken(APART));
+        }
         let durable = state.next_arrival.into();
         let store = Self {
             hot,
@@ -490,8 +502,21 @@ impl Store {
         let view = self.view(0)?;
         let mut projects = BTreeMap::new();
         for id in view.index_objects(&index::projects_prefix())? {
-            if let Some((_, stored)) = view.stored(id)? {
-                projects.insert(id, project_entry(id, &stored));
+            match view.stored(id) {
+                Ok(Some((_, stored))) => {
+                    projects.insert(id, project_entry(id, &stored));
+                }
+                Ok(None) => {}
+                Err(StoreError::Damage(damage)) => {
+                    // A row is computed from the log; refusing the store over one would leave
+                    // nobody who could compute it again.
+                    tracing::error!(%damage, project = %id, "the view has to be computed again");
+                    self.meta
+                        .write()
+                        .unwrap_or_else(std::sync::PoisonError::into_inner)
+                        .view_rules = 0;
+                }
+                Err(error) => return Err(error),
             }
         }
         self.state_write().projects = projects;
@@ -598,11 +623,41 @@ impl Store {
         Ok(())
     }
 
+    /// The seq of an actor's last change that is here; 0 where there is none.
+    pub fn frontier_of(&self, actor: ActorId) -> u64 {
+        self.actor(actor).map_or(0, |known| known.seq)
+    }
+
     pub(crate) fn actor(&self, id: ActorId) -> Option<Actor> {
         self.state_read()
             .actor_by_id(id)
-            .filter(|actor| actor.seq > 0)
+            .filter(|actor| actor.seq > 0 || actor.frozen.is_some())
             .cloned()
+    }
+
+    /// Whether both databases still take writes: after an error of its file redb wants to be
+    /// dropped and opened again.
+    pub(crate) fn works(&self) -> bool {
+        let packing = self.packing();
+        let hot = self.begin().and_then(|txn| Ok(txn.abort()?));
+        let works = hot.is_ok() && self.packed.works();
+        drop(packing);
+        works
+    }
+
+    /// Reads what is in part packed and in part not, again where a packing moved changes from one
+    /// to the other meanwhile.
+    pub(crate) fn settled<R>(
+        &self,
+        read: impl Fn() -> Result<R, StoreError>,
+    ) -> Result<R, StoreError> {
+        loop {
+            let end = self.packed.end();
+            let found = read()?;
+            if self.packed.end() == end {
+                return Ok(found);
+            }
+        }
     }
 }
 

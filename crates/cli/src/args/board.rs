@@ -1,13 +1,13 @@
 //! Arguments of the board's commands.
 
-use clap::{ArgGroup, Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand, builder::NonEmptyStringValueParser};
 
 /// What goes with every command that writes.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Writing")]
 pub(crate) struct Mutation {
     /// Make a retry safe: the same key with the same content is done once
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) idempotency_key: Option<String>,
 
     /// Note who is behind this, beside the credential; shown, never believed
@@ -492,7 +492,7 @@ pub(crate) struct Block {
     pub(crate) resolves: Resolves,
 
     /// Make a retry safe: the same key with the same content is done once
-    #[arg(long, value_name = "KEY", help_heading = "Writing")]
+    #[arg(long, value_name = "KEY", value_parser = NonEmptyStringValueParser::new(), help_heading = "Writing")]
     pub(crate) idempotency_key: Option<String>,
 }
 

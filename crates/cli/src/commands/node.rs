@@ -15,19 +15,44 @@ use crate::{
 };
 
 pub(super) fn up(home: &Path, args: &Up, out: &mut Out) -> Result<u8, Failure> {
-    // One that runs already is what was asked for.
-    if let Some(node) = client::running(home, &Identity::default())? {
-        let data = node.call("status", json!({}))?;
-        out.note("A node runs here already.");
-        out.answer(&data, page::fields)?;
-        return Ok(0);
+    if let Some(code) = runs_already(home, out)? {
+        return Ok(code);
     }
     let made = if local::is_made(home) {
         None
     } else {
-        Some(local::init(home, &options(&args.making))?)
+        match local::init(home, &options(&args.making)) {
+            // Another one was quicker.
+            Err(refusal) if refusal.details.contains_key("exists") => None,
+            made => Some(made?),
+        }
     };
-    serve(home, args.port, made.as_ref(), out)
+    match serve(home, args.port, made.as_ref(), out) {
+        Err(Failure::Refused(refusal)) if local::is_locked(&refusal) => {
+            runs_already(home, out)?.ok_or(Failure::Refused(refusal))
+        }
+        ended => ended,
+    }
+}
+
+/// One that runs already is what was asked for.
+fn runs_already(home: &Path, out: &mut Out) -> Result<Option<u8>, Failure> {
+    let Some(node) = client::running(home, &Identity::default())? else {
+        return Ok(None);
+    };
+    let data = status(&node)?;
+    out.note("A node runs here already.");
+    out.answer(&data, page::fields)?;
+    Ok(Some(0))
+}
+
+/// How a node is, and where.
+fn status(node: &client::Http) -> Result<Value, Refusal> {
+    let mut data = node.call("status", json!({}))?;
+    if let Some(data) = data.as_object_mut() {
+        data.insert("url".into(), node.url().into());
+    }
+    Ok(data)
 }
 
 pub(super) fn init(home: &Path, args: &Init, out: &mut Out) -> Result<u8, Failure> {
@@ -55,7 +80,7 @@ pub(super) fn node(
     match args {
         Node::Run(args) => serve(home, args.port, None, out),
         Node::Status => {
-            let data = running(home, identity)?.call("status", json!({}))?;
+            let data = status(&running(home, identity)?)?;
             out.answer(&data, page::fields)?;
             Ok(0)
         }

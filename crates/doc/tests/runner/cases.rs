@@ -906,7 +906,7 @@ fn an_import_again_writes_what_changed_there_and_was_not_touched_here() {
     let ours = json!({"action": "update", "title": "ours", "externalRefs": ["beads:bd-1", "pr:7"]});
     replica.on_done(&task, ours);
     let reply = replica.execute(&ada, &import("t3", &["works"])).unwrap();
-    assert_eq!(reply["keptHere"], json!(["ref/pr:7", "title"]));
+    assert_eq!(reply["keptHere"], json!(["title", "ref/pr:7"]));
     assert_eq!(replica.show(&task)["title"], "ours");
     assert_eq!(replica.show(&task)["criteria"].as_array().unwrap().len(), 1);
 }
@@ -928,6 +928,60 @@ fn an_import_does_not_settle_a_conflict() {
     let reply = a.execute(&ada, &import("t2", &[])).unwrap();
     assert_eq!(reply["keptHere"], json!(["title"]));
     assert_eq!(values(&conflict(&a.show(&task), "title")).len(), 2);
+}
+
+/// By the clock of the second node, an hour behind, the edit was made before the task.
+#[test]
+fn a_wrong_clock_does_not_change_who_made_an_object_and_who_wrote_last() {
+    for behind in [true, false] {
+        let (mut a, mut b) = Replica::pair();
+        let hour = if behind { -3_600_000 } else { 3_600_000 };
+        b.now += hour;
+        let task = a.run_as(
+            &codex(),
+            json!({"action": "create", "projectId": "stead", "title": "t"}),
+        );
+        let task = task.unwrap()["task"]["id"].as_str().unwrap().to_owned();
+        b.exchange_from(&a);
+        b.run_as(
+            &scout(),
+            b.with_revision(&task, json!({"action": "update", "title": "u"})),
+        )
+        .unwrap();
+        a.exchange(&mut b);
+        agree(&[&a, &b]);
+        let last = json!({"action": "update", "title": "v"});
+        a.run_as(&person("grace"), a.with_revision(&task, last))
+            .unwrap();
+        let shown = a.show(&task);
+        assert_eq!(shown["createdBy"]["credential"], "d_codex");
+        assert_eq!(shown["updatedBy"]["credential"], "c_grace");
+    }
+}
+
+/// A clock that is far ahead is shown no further than five minutes after its change came.
+#[test]
+fn a_clock_that_is_ahead_is_clamped_where_it_is_shown() {
+    let (mut a, mut b) = Replica::pair();
+    b.now += 86_400_000;
+    let task = b.task("t");
+    a.exchange_from(&b);
+    let at = |text: &Json| {
+        text.as_str()
+            .unwrap()
+            .parse::<jiff::Timestamp>()
+            .unwrap()
+            .as_millisecond()
+    };
+    let shown = at(&a.show(&task)["createdAt"]);
+    assert!(
+        shown > a.now && shown <= a.now + 300_000,
+        "{shown} at {}",
+        a.now
+    );
+    // What it says is kept as it is: the revision and the export are the same on both.
+    agree(&[&a, &b]);
+    assert_eq!(a.revision(&task), b.revision(&task));
 }
 
 /// In every order in which changes can come, rows are equal, down to what was collapsed.

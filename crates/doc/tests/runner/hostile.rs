@@ -1,7 +1,7 @@
 //! Bytes and changes from somebody who means harm: each refused with its reason, and whatever is
 //! admitted is the same to Automerge.
 
-use std::{io::Write, num::NonZeroU64};
+use std::io::Write;
 
 use automerge::{
     Automerge, ExpandedChange, ObjType, ReadDoc, ScalarValue,
@@ -642,7 +642,8 @@ fn operations_of_lists_texts_counters_and_marks() {
         value: ScalarValue::Boolean(true),
         expand: false,
     };
-    let cases: Vec<(&str, Box<dyn Fn(&mut automerge::legacy::Op)>)> = vec![
+    type Case = Box<dyn Fn(&mut automerge::legacy::Op)>;
+    let cases: Vec<(&str, Case)> = vec![
         (
             "a counter",
             Box::new(|op| {

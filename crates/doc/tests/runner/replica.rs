@@ -1,6 +1,9 @@
 //! A node without IO: what `crates/node` does with redb, done with maps in the plainest way.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use automerge::{
     Automerge, AutomergeError, ReadDoc,
@@ -67,6 +70,8 @@ pub(crate) struct Document {
     pub(crate) automerge: Option<Automerge>,
     /// Changes whose bytes Automerge wrote alike.
     pub(crate) bytes_compared: u64,
+    /// Automerge's names of the bucket maps, as far as they were asked for.
+    containers: RefCell<BTreeMap<u16, automerge::ObjId>>,
 }
 
 /// Why a node did not take a change.
@@ -246,6 +251,15 @@ impl Replica {
         };
         let cx = self.context(caller, hlc, entropy);
         Ok((board::render(self, &cx, &reply)?, change))
+    }
+
+    /// The advice on how a member's agents take part.
+    pub(crate) fn set_responsibility(&mut self, member: &str, role: &str) {
+        self.directory
+            .members
+            .get_mut(member)
+            .unwrap()
+            .responsibility = role.into();
     }
 
     /// What a command comes to, nothing written.
@@ -560,6 +574,7 @@ impl Document {
             genesis,
             automerge,
             bytes_compared: 0,
+            containers: RefCell::default(),
         }
     }
 
@@ -610,10 +625,6 @@ impl Document {
             .find(|(change, _)| (change.start_op..=change.max_op()).contains(&op.counter))
     }
 
-    fn arrival(&self, actor: ActorId, seq: u64) -> i64 {
-        self.changes[self.by_actor[&actor][seq as usize - 1]].1
-    }
-
     /// Holds the view equal to Automerge for some keys: every visible value with its op id, and
     /// the winner; and the heads.
     pub(crate) fn compare(&self, keys: impl IntoIterator<Item = (ObjectId, String)>) -> usize {
@@ -627,8 +638,7 @@ impl Document {
         let empty = Row::default();
         let mut compared = 0;
         for (object, field) in keys {
-            let name = format!("{:03x}", bucket(object));
-            let (_, container) = automerge.get(automerge::ROOT, name).unwrap().unwrap();
+            let container = self.container(automerge, object);
             let key = format!("{object}/{field}");
             let mut theirs: Vec<(OpId, Scalar)> = automerge
                 .get_all(&container, key.as_str())
@@ -664,6 +674,17 @@ impl Document {
             compared += 1;
         }
         compared
+    }
+
+    fn container(&self, automerge: &Automerge, object: ObjectId) -> automerge::ObjId {
+        let bucket = bucket(object);
+        let mut containers = self.containers.borrow_mut();
+        let find = || {
+            let name = format!("{bucket:03x}");
+            let (_, id) = automerge.get(automerge::ROOT, name).unwrap().unwrap();
+            id
+        };
+        containers.entry(bucket).or_insert_with(find).clone()
     }
 
     /// Every key that ever was written.
@@ -726,6 +747,12 @@ impl Document {
             Action::Delete => false,
         };
         let skipped = change.ops.iter().any(skips);
+        if let Some(automerge) = &self.automerge {
+            for op in &change.ops {
+                self.container(automerge, op.object);
+            }
+        }
+        let containers = self.containers.borrow();
         let Some(automerge) = self.automerge.as_mut().filter(|_| !skipped) else {
             return;
         };
@@ -738,13 +765,12 @@ impl Document {
                 },
                 |tx| {
                     for op in &change.ops {
-                        let name = format!("{:03x}", bucket(op.object));
-                        let (_, container) = tx.get(automerge::ROOT, name)?.unwrap();
+                        let container = &containers[&bucket(op.object)];
                         match &op.action {
                             Action::Put(value) => {
-                                tx.put(&container, op.key(), value.to_automerge())?;
+                                tx.put(container, op.key(), value.to_automerge())?;
                             }
-                            Action::Delete => tx.delete(&container, op.key())?,
+                            Action::Delete => tx.delete(container, op.key())?,
                         }
                     }
                     Ok(())
@@ -810,7 +836,11 @@ impl View for Replica {
             let row = document.rows.get(&id)?;
             let seen = |stamp: &Option<stead_doc::row::Stamp>| {
                 let stamp = stamp.as_ref().expect("a row has been touched");
-                document.arrival(stamp.actor, stamp.seq)
+                let op = OpId {
+                    counter: stamp.counter,
+                    actor: stamp.actor,
+                };
+                document.at(op).expect("its change is here").1
             };
             Some(Located {
                 id,

@@ -297,12 +297,9 @@ fn more_actors_than_a_revision_shows_and_late_news() {
     let mut nodes = Replica::several(8);
     let task = nodes[0].task("t");
     Replica::exchange_all(&mut nodes);
-    for at in 1..8 {
-        let field = format!("f{at}");
-        nodes[at].on_done(
-            &task,
-            json!({"action": "update", "statePatch": {field: at}}),
-        );
+    for node in &mut nodes[1..] {
+        let field = format!("f{}", node.device - 1);
+        node.on_done(&task, json!({"action": "update", "statePatch": {field: 1}}));
     }
     // The reader has five of them, the writer all, the others first.
     let mut reader = nodes[0].clone();
@@ -311,8 +308,8 @@ fn more_actors_than_a_revision_shows_and_late_news() {
     for at in [6, 7, 5, 1, 2, 3, 4] {
         writer.exchange_from(&nodes[at]);
     }
-    for at in 1..6 {
-        reader.exchange_from(&nodes[at]);
+    for node in &nodes[1..6] {
+        reader.exchange_from(node);
     }
     let seen = reader.revision(&task);
     assert!(seen.ends_with('+'));

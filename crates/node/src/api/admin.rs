@@ -94,6 +94,14 @@ impl Node {
             .filter(|name| !name.is_empty())
             .ok_or_else(|| arguments::missing("name"))?;
         let shared = self.shared();
+        if shared.roster.credential_by_name(&name).is_some() {
+            return Err(Refusal::argument(
+                "name",
+                "this name is taken.",
+                "Choose another one, or revoke the agent that has it.",
+            )
+            .with("given", name));
+        }
         let member = match args.line("member", limits::TITLE_CHARS)? {
             Some(text) => find_member(&shared, &text)?,
             None => caller

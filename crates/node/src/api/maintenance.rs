@@ -76,6 +76,14 @@ impl Node {
         let args = Arguments::accept(Arguments::flatten(arguments)?, &["path"])?;
         need_person(caller, "make a backup: it holds the device's key")?;
         let path = target(&args)?;
+        // It holds the device's key: never in the place of something else.
+        if path.symlink_metadata().is_ok() {
+            return Err(Refusal::argument(
+                "path",
+                "there is a file of that name already.",
+                "Name a new one; a backup overwrites nothing.",
+            ));
+        }
         let key = self.device_key();
         let head = BackupHead {
             format: crate::store::FORMAT,
@@ -84,7 +92,7 @@ impl Node {
             made_at: self.world().wall_ms(),
             changes: self.with_store(|store| Ok(store.arrivals()))?,
         };
-        let rows = write_beside(&path, |file| {
+        let rows = write_beside(&path, &self.world().entropy(), |file| {
             self.with_store(|store| store.backup(&head, file))
         })?;
         Ok(json!({ "path": path.display().to_string(), "rows": rows, "changes": head.changes }))
@@ -108,7 +116,7 @@ impl Node {
             .line("format", 32)?
             .unwrap_or_else(|| "json".to_owned());
         let project = args.line("projectId", 200)?;
-        let count = write_beside(&path, |file| {
+        let count = write_beside(&path, &self.world().entropy(), |file| {
             let mut out = BufWriter::new(file);
             let count = self.read(caller, |view, cx| match format.as_str() {
                 "json" => export_json(view, cx, project.as_deref(), &mut out),
@@ -230,6 +238,7 @@ pub fn restore(home: &Home, file: &Path, world: &dyn World) -> Result<Json, Refu
     let [generation, _] = crate::home::halves(world.entropy());
     let workspaces = home.path().join("workspaces");
     let beside = workspaces.join(format!(".new-{}", hex(&generation)));
+    let alone = home.alone()?;
     let disk = Directory::new(&beside).map_err(|error| HomeError::File {
         path: beside.clone(),
         error,
@@ -256,6 +265,7 @@ pub fn restore(home: &Home, file: &Path, world: &dyn World) -> Result<Json, Refu
         path: place.clone(),
         error,
     })?;
+    drop(alone);
     Ok(
         json!({ "workspaceId": workspace.to_string(), "changes": head.changes, "madeAt": present::time(head.made_at) }),
     )
@@ -276,9 +286,11 @@ fn target(args: &Arguments) -> Result<PathBuf, Refusal> {
     Ok(path)
 }
 
-/// Writes a file that is there whole or not at all.
+/// Writes a file that is there whole or not at all, beside its place under a name that nobody
+/// else can have put there.
 fn write_beside<R>(
     path: &Path,
+    entropy: &[u8; 32],
     write: impl FnOnce(std::fs::File) -> Result<R, Refusal>,
 ) -> Result<R, Refusal> {
     let failed = |error| HomeError::File {
@@ -286,10 +298,13 @@ fn write_beside<R>(
         error,
     };
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".part");
+    name.push(format!(
+        ".{}.part",
+        hex(entropy.first_chunk::<8>().unwrap_or(&[0; 8]))
+    ));
     let beside = path.with_file_name(name);
     let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
+    options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(&beside).map_err(failed)?;

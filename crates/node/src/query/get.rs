@@ -4,7 +4,6 @@ use serde_json::{Map, Value as Json, json};
 use stead_doc::{
     arguments::{self, Arguments},
     change::{Action, Change},
-    conflict,
     context::Context,
     id::ObjectId,
     limits, present,
@@ -71,7 +70,7 @@ pub(crate) fn task_get<T: Tables>(
         }
         return Err(arguments::missing("id"));
     };
-    let id = resolve(view, given)?;
+    let id = resolve(view, cx, given)?;
     let at = reached(view, cx, id)?;
     one(view, cx, &args, &shape, &at)
 }
@@ -87,7 +86,7 @@ fn several<T: Tables>(
     let mut missing = Vec::new();
     let mut bytes = 0;
     for given in ids {
-        let found = resolve(view, given)
+        let found = resolve(view, cx, given)
             .and_then(|id| reached(view, cx, id))
             .and_then(|at| one(view, cx, args, shape, &at));
         match found {
@@ -113,8 +112,17 @@ fn several<T: Tables>(
     Ok(json!({ "tasks": tasks, "missing": missing }))
 }
 
+/// Objects that are named where the front of an id is not enough.
+const BEGINNINGS_SHOWN: usize = 6;
+/// Objects that are looked at for that, some of which the caller may not reach.
+const BEGINNINGS_LOOKED_AT: usize = 64;
+
 /// The object that a whole id or, for reading alone, the front of one names.
-fn resolve<T: Tables>(view: &StoreView<'_, T>, given: &Json) -> Result<ObjectId, Refusal> {
+fn resolve<T: Tables>(
+    view: &StoreView<'_, T>,
+    cx: &Context<'_>,
+    given: &Json,
+) -> Result<ObjectId, Refusal> {
     let whole = arguments::id("id", given);
     let text = given.as_str().unwrap_or_default().trim();
     if whole.is_ok() || !(3..ObjectId::LEN).contains(&text.len()) {
@@ -124,9 +132,22 @@ fn resolve<T: Tables>(view: &StoreView<'_, T>, given: &Json) -> Result<ObjectId,
         return whole;
     };
     let shift = 5 * (12 - text.len() as u32);
-    let found = view
-        .store
-        .objects_between(front << shift, ((front + 1) << shift) - 1, 6)?;
+    let mut found = Vec::new();
+    for id in view.store.objects_between(
+        front << shift,
+        ((front + 1) << shift) - 1,
+        BEGINNINGS_LOOKED_AT,
+    )? {
+        // What this caller does not reach begins nothing either.
+        if let Some(at) = view.object(id)?
+            && reaches(view, cx, &at)?
+        {
+            found.push(id);
+        }
+        if found.len() == BEGINNINGS_SHOWN {
+            break;
+        }
+    }
     match found.as_slice() {
         [id] => Ok(*id),
         [] => whole,
@@ -384,15 +405,16 @@ fn history<T: Tables>(
     at: &Located,
 ) -> Result<Json, Refusal> {
     let field = args.line("field", limits::FIELD_BYTES)?;
-    let offset = match args.line("cursor", 32)? {
-        Some(text) => text.parse::<usize>().map_err(|_| {
+    // The place of a change in the log: what is written meanwhile moves no page.
+    let before = match args.line("cursor", 32)? {
+        Some(text) => text.parse::<u64>().map_err(|_| {
             Refusal::argument(
                 "cursor",
                 "cursor is none that a history gave.",
                 "Copy nextCursor.",
             )
         })?,
-        None => 0,
+        None => u64::MAX,
     };
     let limit = args.integer("limit")?.map_or(HISTORY_ROWS, |limit| {
         limit.clamp(1, limits::PAGE_ROWS as i64) as usize
@@ -403,12 +425,12 @@ fn history<T: Tables>(
     let touches = view.touches(document, at.id)?;
     let mut rows = Vec::new();
     let mut bytes = 0;
-    let mut looked_at = offset;
-    for (_, actor, seq) in touches.iter().rev().skip(offset) {
+    let mut looked_at = before;
+    for (arrival, actor, seq) in touches.iter().rev().filter(|place| place.0 < before) {
         if rows.len() == limit || bytes > RESULT_BYTES - 1_024 {
             break;
         }
-        looked_at += 1;
+        looked_at = *arrival;
         let Some(found) = view.change(*actor, *seq)? else {
             continue;
         };
@@ -418,7 +440,7 @@ fn history<T: Tables>(
             rows.push(row);
         }
     }
-    let left = touches.len().saturating_sub(looked_at);
+    let left = touches.iter().filter(|place| place.0 < looked_at).count();
     Ok(json!({
         "id": at.id.to_string(),
         "history": rows,

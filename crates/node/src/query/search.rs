@@ -112,7 +112,8 @@ struct Asked {
     statuses_given: Option<Vec<String>>,
     by_default: bool,
     archived: bool,
-    assignee: Option<Assignee>,
+    /// Any of these; everybody and nobody where it is empty.
+    assignee: Vec<Assignee>,
     sprint: Option<SprintFilter>,
     tags: Vec<String>,
     types: Vec<String>,
@@ -131,10 +132,43 @@ struct Asked {
     nothing: bool,
 }
 
-#[derive(PartialEq)]
+#[derive(Clone, PartialEq)]
 enum Assignee {
     Nobody,
     One(String),
+}
+
+impl Assignee {
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Nobody => "none",
+            Self::One(id) => id,
+        }
+    }
+}
+
+/// One, or a list of them. A name may hold a comma, so one text is one name.
+fn assignees(args: &Arguments, cx: &Context<'_>) -> Result<Vec<Assignee>, Refusal> {
+    let given = match args.some("assignee") {
+        Some(Json::Array(_)) => args.list("assignee", limits::SET_ENTRIES)?.unwrap_or_default(),
+        _ => args
+            .line("assignee", limits::SHORT_CHARS)?
+            .map(Json::from)
+            .into_iter()
+            .collect(),
+    };
+    given
+        .iter()
+        .map(|name| match name.as_str() {
+            Some("none") => Ok(Assignee::Nobody),
+            Some(name) => Ok(Assignee::One(cx.directory.assignee(name, cx.caller)?)),
+            None => Err(Refusal::argument(
+                "assignee",
+                "assignee holds what is no text.",
+                "Send names, addresses, me or none.",
+            )),
+        })
+        .collect()
 }
 
 #[derive(PartialEq)]
@@ -169,9 +203,14 @@ enum By {
 enum Cursor {
     /// Behind this place of the priority order; so many rows were given before.
     Place(Vec<u8>, usize),
-    /// So many rows were given before.
+    /// Behind this place of another order; so many rows were given before.
+    Key(SortKey, usize),
+    /// So many rows were given before: of what is ranked by relevance.
     Offset(usize),
 }
+
+/// By what rows are ordered where it is not the index; empty where the rank says it.
+type SortKey = (Vec<u8>, ObjectId);
 
 struct Page {
     rows: Vec<Json>,
@@ -238,11 +277,7 @@ impl Asked {
             by_default: statuses_given.is_none() && !wide && !next,
             statuses,
             archived,
-            assignee: match args.line("assignee", limits::SHORT_CHARS)? {
-                Some(text) if text == "none" => Some(Assignee::Nobody),
-                Some(text) => Some(Assignee::One(cx.directory.assignee(&text, cx.caller)?)),
-                None => None,
-            },
+            assignee: assignees(&args, cx)?,
             sprint,
             tags: args.words("tag", limits::SET_ENTRIES)?.unwrap_or_default(),
             types: args.words("type", limits::SET_ENTRIES)?.unwrap_or_default(),
@@ -311,10 +346,10 @@ impl Asked {
             "projects": self.projects.iter().map(|project| project.slug.as_str()).collect::<Vec<_>>(),
             "status": statuses,
             "statusGiven": self.statuses_given,
-            "assignee": match &self.assignee {
-                Some(Assignee::One(id)) => Json::from(id.as_str()),
-                Some(Assignee::Nobody) => "none".into(),
-                None => Json::Null,
+            "assignee": match self.assignee.as_slice() {
+                [] => Json::Null,
+                [one] => one.as_str().into(),
+                many => many.iter().map(Assignee::as_str).collect(),
             },
             "sprint": match &self.sprint {
                 Some(SprintFilter::One(id)) => Json::from(id.to_string()),
@@ -352,7 +387,7 @@ impl Asked {
         &self,
         view: &StoreView<'_, T>,
         cx: &Context<'_>,
-    ) -> Result<Option<Vec<ObjectId>>, Refusal> {
+    ) -> Result<Option<Vec<SortKey>>, Refusal> {
         let documents = self.documents(view);
         if let Some((_, query)) = &self.query {
             return self.found(view, cx, query, &documents).map(Some);
@@ -389,7 +424,7 @@ impl Asked {
                 && documents.contains(&document)
                 && self.matches(view, cx, document, id, &stored)?
             {
-                matching.push((self.sort_key(cx, id, &stored), id));
+                matching.push(self.sort_key(cx, id, &stored));
             }
         }
         matching.sort();
@@ -397,7 +432,7 @@ impl Asked {
         if self.order.reverse {
             matching.reverse();
         }
-        Ok(Some(matching.into_iter().map(|(_, id)| id).collect()))
+        Ok(Some(matching))
     }
 
     fn found<T: Tables>(
@@ -406,38 +441,49 @@ impl Asked {
         cx: &Context<'_>,
         query: &Query,
         documents: &[u32],
-    ) -> Result<Vec<ObjectId>, Refusal> {
-        let mut failed = None;
-        let mut sorted = Vec::new();
-        let mut check = |key: &ObjectKey| -> bool {
+    ) -> Result<Vec<SortKey>, Refusal> {
+        let passing = |key: &ObjectKey| -> Result<Option<(ObjectId, Stored)>, Refusal> {
             let Some((id, document)) = index::read_row_key(&key.0) else {
-                return false;
+                return Ok(None);
             };
             if !documents.contains(&document) {
-                return false;
+                return Ok(None);
             }
-            let passed = view
-                .stored_in(document, id)
-                .map_err(Refusal::from)
-                .and_then(|stored| {
-                    let Some(stored) = stored else {
-                        return Ok(false);
-                    };
-                    let passed = self.matches(view, cx, document, id, &stored)?;
-                    if passed && self.order.by != By::Relevance {
-                        sorted.push((self.sort_key(cx, id, &stored), id));
-                    }
-                    Ok(passed)
-                });
-            passed.unwrap_or_else(|error| {
+            let Some(stored) = view.stored_in(document, id)? else {
+                return Ok(None);
+            };
+            Ok(self
+                .matches(view, cx, document, id, &stored)?
+                .then_some((id, stored)))
+        };
+        if self.order.by != By::Relevance {
+            // An order of its own needs every match.
+            let all = view
+                .store
+                .with_texts(view, |cold, hot| text::matches(cold, hot, query))?;
+            let mut sorted = Vec::new();
+            for key in all.keys {
+                if let Some((id, stored)) = passing(&key)? {
+                    sorted.push(self.sort_key(cx, id, &stored));
+                }
+            }
+            sorted.sort();
+            if self.order.reverse {
+                sorted.reverse();
+            }
+            return Ok(sorted);
+        }
+        let mut failed = None;
+        let mut check = |key: &ObjectKey| match passing(key) {
+            Ok(found) => found.is_some(),
+            Err(error) => {
                 failed = Some(error);
                 false
-            })
+            }
         };
-        // The page asked for and one row more; an order of its own needs every match.
-        let wanted = match (&self.cursor, self.order.by) {
-            (_, by) if by != By::Relevance => text::RESULTS_MAX,
-            (Some(Cursor::Offset(offset)), _) => offset.saturating_add(self.limit + 1),
+        // The page asked for and one row more.
+        let wanted = match &self.cursor {
+            Some(Cursor::Offset(offset)) => offset.saturating_add(self.limit + 1),
             _ => self.limit + 1,
         };
         let found = view.store.with_texts(view, |cold, hot| {
@@ -446,34 +492,34 @@ impl Asked {
         if let Some(error) = failed {
             return Err(error);
         }
-        if self.order.by == By::Relevance {
-            return Ok(found
-                .hits
-                .iter()
-                .filter_map(|hit| Some(index::read_row_key(&hit.key.0)?.0))
-                .collect());
-        }
-        sorted.sort();
-        if self.order.reverse {
-            sorted.reverse();
-        }
-        Ok(sorted.into_iter().map(|(_, id)| id).collect())
+        let ids = found.hits.iter();
+        Ok(ids
+            .filter_map(|hit| Some((Vec::new(), index::read_row_key(&hit.key.0)?.0)))
+            .collect())
     }
 
     fn page_of<T: Tables>(
         &self,
         view: &StoreView<'_, T>,
         cx: &Context<'_>,
-        all: Vec<ObjectId>,
+        all: Vec<SortKey>,
     ) -> Result<Page, Refusal> {
-        let offset = match &self.cursor {
-            Some(Cursor::Offset(offset)) => *offset,
-            Some(Cursor::Place(_, given)) => *given,
-            None => 0,
+        let ranked = self.order.by == By::Relevance;
+        // What changes between two pages moves no row that it is not about: the next page begins
+        // behind the last row's place, wherever that is now.
+        let (offset, before) = match &self.cursor {
+            None => (0, 0),
+            Some(Cursor::Offset(offset)) if ranked => (*offset, *offset),
+            Some(Cursor::Key(last, given)) if !ranked => {
+                let reverse = self.order.reverse;
+                let passed = |key: &SortKey| if reverse { key >= last } else { key <= last };
+                (all.partition_point(passed), *given)
+            }
+            Some(_) => return Err(no_cursor()),
         };
         let mut rows = Rows::new(self);
         let mut given = 0;
-        for id in all.iter().skip(offset).take(self.limit) {
+        for (_, id) in all.iter().skip(offset).take(self.limit) {
             if let Some((document, stored)) = view.stored(*id)?
                 && !rows.push(view, cx, document, *id, stored)?
             {
@@ -482,10 +528,16 @@ impl Asked {
             given += 1;
         }
         let left = all.len().saturating_sub(offset + given);
-        let ranked = self.order.by == By::Relevance;
+        let next = match all.get(offset + given.max(1) - 1) {
+            Some((key, id)) if !ranked => {
+                let key = crate::store::hex(key);
+                format!("k{}.{key}.{id}", before + given)
+            }
+            _ => format!("o{}", offset + given),
+        };
         Ok(Page {
             rows: rows.list,
-            cursor: (left > 0).then(|| format!("o{}", offset + given)),
+            cursor: (left > 0).then_some(next),
             // Ranked results are found as far as asked, so what is left is known only to be there.
             left: if ranked && left > 0 { None } else { Some(left) },
         })
@@ -499,7 +551,8 @@ impl Asked {
     ) -> Result<Page, Refusal> {
         let (after, before) = match &self.cursor {
             Some(Cursor::Place(place, given)) => (Some(place.as_slice()), *given),
-            _ => (None, 0),
+            None => (None, 0),
+            Some(_) => return Err(no_cursor()),
         };
         let mut streams = Streams::new(self.prefixes(view), after);
         let mut rows = Rows::new(self);
@@ -541,7 +594,7 @@ impl Asked {
     /// Whether nothing but project and status is asked, so that counts are known.
     fn is_plain(&self) -> bool {
         !self.next
-            && self.assignee.is_none()
+            && self.assignee.is_empty()
             && self.sprint.is_none()
             && self.tags.is_empty()
             && self.types.is_empty()
@@ -574,8 +627,8 @@ impl Asked {
                 prefixes.push(index::tag_prefix(document, tag));
             } else {
                 for status in &self.statuses {
-                    prefixes.push(match &self.assignee {
-                        Some(Assignee::One(assignee)) => {
+                    prefixes.push(match self.assignee.as_slice() {
+                        [Assignee::One(assignee)] => {
                             index::assigned_prefix(assignee, document, status)
                         }
                         _ => index::status_prefix(document, status),
@@ -611,11 +664,9 @@ impl Asked {
         } else {
             self.statuses.contains(&present::status_of(row))
         };
-        let by_assignee = match &self.assignee {
-            None => true,
-            Some(Assignee::Nobody) => row.text("assignee").is_none(),
-            Some(Assignee::One(id)) => row.text("assignee") == Some(id),
-        };
+        let assignee = row.text("assignee").unwrap_or("none");
+        let by_assignee = self.assignee.is_empty()
+            || self.assignee.iter().any(|one| one.as_str() == assignee);
         let by_sprint = match &self.sprint {
             None => true,
             Some(SprintFilter::None) => row.text("sprintId").is_none(),
@@ -644,7 +695,7 @@ impl Asked {
         Ok(stored.next && !leased(view, cx, id, document, stored)?)
     }
 
-    fn sort_key(&self, cx: &Context<'_>, id: ObjectId, stored: &Stored) -> (Vec<u8>, ObjectId) {
+    fn sort_key(&self, cx: &Context<'_>, id: ObjectId, stored: &Stored) -> SortKey {
         let order = index::order_of(cx.schema, &stored.row);
         let bytes = |number: u64| number.to_be_bytes().to_vec();
         let key = match self.order.by {
@@ -730,11 +781,7 @@ impl Asked {
             statuses_given: None,
             by_default: false,
             archived: false,
-            assignee: match &self.assignee {
-                Some(Assignee::One(id)) => Some(Assignee::One(id.clone())),
-                Some(Assignee::Nobody) => Some(Assignee::Nobody),
-                None => None,
-            },
+            assignee: self.assignee.clone(),
             sprint: None,
             tags: self.tags.clone(),
             types: self.types.clone(),
@@ -1090,14 +1137,24 @@ fn order(text: &str) -> Result<OrderBy, Refusal> {
     Ok(OrderBy { by, reverse })
 }
 
+fn no_cursor() -> Refusal {
+    Refusal::argument(
+        "cursor",
+        "cursor is none that a search gave.",
+        "Copy nextCursor, with the same filter.",
+    )
+}
+
 fn cursor(text: &str) -> Result<Cursor, Refusal> {
-    let invalid = || {
-        Refusal::argument(
-            "cursor",
-            "cursor is none that a search gave.",
-            "Copy nextCursor, with the same filter.",
-        )
-    };
+    let invalid = no_cursor;
+    if let Some(rest) = text.strip_prefix('k') {
+        let mut parts = rest.splitn(3, '.');
+        let mut part = || parts.next().ok_or_else(invalid);
+        let given = part()?.parse().map_err(|_| invalid())?;
+        let key = unhex(part()?).ok_or_else(invalid)?;
+        let id = part()?.parse().map_err(|_| invalid())?;
+        return Ok(Cursor::Key((key, id), given));
+    }
     if let Some(offset) = text.strip_prefix('o') {
         return offset.parse().map(Cursor::Offset).map_err(|_| invalid());
     }
@@ -1110,6 +1167,14 @@ fn cursor(text: &str) -> Result<Cursor, Refusal> {
         place.to_vec(),
         given.parse().map_err(|_| invalid())?,
     ))
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let bytes = text.as_bytes().chunks(2).map(|pair| {
+        let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?;
+        u8::from_str_radix(pair, 16).ok()
+    });
+    bytes.collect()
 }
 
 /// Whether a row is one that anybody sees.

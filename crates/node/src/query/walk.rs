@@ -173,7 +173,7 @@ pub(crate) fn transitions<T: Tables>(
         .integer("limit")?
         .map_or(100, |limit| limit.clamp(1, 1_000) as usize);
     let all = view.transitions(document, from, limit)?;
-    let next = if all.len() == limit {
+    let next = if all.len() >= limit {
         all.last().map(|row| row.arrival + 1)
     } else {
         None

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 /// What changed since the last merge. Every object in it hides what the index on disk says about that object.
 ///
-/// A packer takes [`changes`](Self::changes), merges and commits them, and only then calls [`forget`](Self::forget); a reader
-/// holds this index (a read lock) while it opens the read transaction. Then every reader sees each text in one of the two at least, and
-/// the newer one if they differ.
+/// A packer merges and commits texts, and only then takes out with [`remove`](Self::remove) those that have not changed since; a
+/// reader holds this index (a lock) while it opens the read transaction. Then every reader sees each text in one of the two at least,
+/// and the newer one if they differ.
 #[derive(Debug, Default)]
 pub(crate) struct HotIndex {
     objects: BTreeMap<ObjectKey, Entry>,
@@ -20,7 +20,6 @@ pub(crate) struct HotIndex {
     texts: u32,
     length: u64,
     bytes: usize,
-    changes: u64,
 }
 
 /// The index in memory is at [`HOT_BYTES_MAX`]: merge, forget, and set again. Nothing was changed.
@@ -28,14 +27,9 @@ pub(crate) struct HotIndex {
 #[error("the index of recent texts is full")]
 pub(crate) struct HotFull;
 
-/// A moment in the life of a [`HotIndex`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Mark(u64);
-
 #[derive(Debug)]
 struct Entry {
     text: Option<IndexedText>,
-    changed: u64,
 }
 
 impl HotIndex {
@@ -59,20 +53,13 @@ impl HotIndex {
             return Err(HotFull);
         }
         self.remove(&key);
-        self.changes += 1;
         let text = text.map(|text| {
             self.texts += 1;
             self.length += quantised(&text);
             text.map_terms(|term| self.add_posting(term, key))
         });
         self.bytes += OBJECT_BYTES;
-        self.objects.insert(
-            key,
-            Entry {
-                text,
-                changed: self.changes,
-            },
-        );
+        self.objects.insert(key, Entry { text });
         Ok(())
     }
 
@@ -102,45 +89,13 @@ impl HotIndex {
         self.objects.contains_key(key)
     }
 
-    /// How many objects changed since the last merge.
-    pub(crate) fn len(&self) -> usize {
-        self.objects.len()
-    }
-
-    /// Nothing changed since the last merge.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.objects.is_empty()
-    }
-
-    /// An estimate of the memory in use, never above [`HOT_BYTES_MAX`].
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Time to merge: half full.
-    pub(crate) fn wants_merge(&self) -> bool {
-        self.bytes > HOT_BYTES_MAX / 2
-    }
-
-    /// What to merge, and the mark to [`forget`](Self::forget) up to once that is committed.
-    pub(crate) fn changes(&self) -> (Vec<(ObjectKey, Option<IndexedText>)>, Mark) {
-        let changes = self
-            .objects
+    /// Every object with its text.
+    #[cfg(test)]
+    pub(super) fn entries(&self) -> Vec<(ObjectKey, Option<IndexedText>)> {
+        self.objects
             .iter()
             .map(|(key, entry)| (*key, entry.text.clone()))
-            .collect();
-        (changes, Mark(self.changes))
-    }
-
-    /// Forgets the objects that have not changed since the mark was made.
-    pub(crate) fn forget(&mut self, mark: Mark) {
-        let merged: Vec<ObjectKey> = self
-            .objects
-            .iter()
-            .filter(|(_, e)| e.changed <= mark.0)
-            .map(|(key, _)| *key)
-            .collect();
-        merged.iter().for_each(|key| self.remove(key));
+            .collect()
     }
 
     /// How many texts there are.
@@ -300,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_leaves_nothing_behind() {
+    fn what_is_taken_out_leaves_nothing_behind() {
         let mut hot = HotIndex::new();
         for n in 0..50 {
             hot.set(key(n), Some(text(&format!("common word w{n} w{}", n % 7))))
@@ -308,19 +263,15 @@ mod tests {
             hot.set(key(n % 5), (n % 2 == 0).then(|| text("other word")))
                 .unwrap();
         }
-        assert_eq!(hot.len(), 50);
-        let (changes, mark) = hot.changes();
-        assert_eq!(changes.len(), 50);
-        hot.set(key(3), Some(text("late"))).unwrap();
-        hot.forget(mark);
-        assert_eq!(
-            (hot.len(), hot.contains(&key(3)), hot.contains(&key(4))),
-            (1, true, false)
-        );
+        assert_eq!(hot.entries().len(), 50);
+        for n in (0..50).filter(|n| *n != 3) {
+            hot.remove(&key(n));
+        }
+        assert_eq!((hot.entries().len(), hot.contains(&key(3)), hot.contains(&key(4))), (1, true, false));
         hot.remove(&key(3));
         hot.remove(&key(3));
-        assert!(hot.is_empty() && hot.words.is_empty());
-        assert_eq!((hot.bytes(), hot.length, hot.texts), (0, 0, 0));
+        assert!(hot.objects.is_empty() && hot.words.is_empty());
+        assert_eq!((hot.bytes, hot.length, hot.texts), (0, 0, 0));
     }
 
     #[test]
@@ -332,12 +283,12 @@ mod tests {
         while hot.set(key(n), Some(big.clone())).is_ok() {
             n += 1;
         }
-        assert!(n > 2 && hot.bytes() <= HOT_BYTES_MAX && hot.wants_merge());
-        let (bytes, count) = (hot.bytes(), hot.len());
+        assert!(n > 2 && hot.bytes <= HOT_BYTES_MAX && hot.bytes > HOT_BYTES_MAX / 2);
+        let (bytes, count) = (hot.bytes, hot.objects.len());
         assert_eq!(hot.set(key(0), Some(big)), Err(HotFull));
-        assert_eq!((hot.bytes(), hot.len()), (bytes, count));
+        assert_eq!((hot.bytes, hot.objects.len()), (bytes, count));
         // Exactly at, one below and one above the bound, with entries of known size.
-        while hot.bytes() + OBJECT_BYTES <= HOT_BYTES_MAX {
+        while hot.bytes + OBJECT_BYTES <= HOT_BYTES_MAX {
             n += 1;
             hot.set(key(n), None).unwrap();
         }
@@ -346,7 +297,7 @@ mod tests {
         assert_eq!(hot.set(key(n + 1), None), Err(HotFull));
         hot.bytes = HOT_BYTES_MAX - OBJECT_BYTES;
         assert_eq!(hot.set(key(n + 1), None), Ok(()));
-        assert_eq!(hot.bytes(), HOT_BYTES_MAX);
+        assert_eq!(hot.bytes, HOT_BYTES_MAX);
     }
 
     #[test]
@@ -354,7 +305,7 @@ mod tests {
         let mut hot = HotIndex::new();
         hot.set(key(1), Some(text("shared"))).unwrap();
         hot.set(key(2), Some(text("shared"))).unwrap();
-        let (changes, _) = hot.changes();
+        let changes = hot.entries();
         let of = |n: usize| &changes[n].1.as_ref().unwrap().terms()[0].0;
         assert!(Arc::ptr_eq(of(0), of(1)));
     }

@@ -12,6 +12,7 @@ use unicode_normalization::UnicodeNormalization;
 use unicode_segmentation::UnicodeSegmentation;
 
 /// The terms of a text, in order, repetitions included.
+#[cfg(test)]
 pub(crate) fn terms(text: &str) -> impl Iterator<Item = String> {
     let mut out = Vec::new();
     let text = normalised(text);

@@ -4,7 +4,9 @@ use super::cold::{
     DEAD_KEPT, DOC_OF, DOCS, DOCS_PER_CHUNK, DOCUMENT_NUMBERS_MAX, PENDING_POSTINGS_MAX, POSTINGS,
     PREFIX_TERMS_MAX, TEXT_META,
 };
+use super::cold::Merged;
 use super::query::QueryTerm;
+use super::terms::terms;
 use super::*;
 use proptest::prelude::*;
 use redb::{Database, ReadableDatabase, ReadableTable};
@@ -137,7 +139,7 @@ impl Board {
                 self.model.delete(key(*n));
             }
             Step::Merge(meanwhile) => {
-                let (changes, mark) = self.hot.changes();
+                let changes = self.hot.entries();
                 let merged = self.merge_with(&changes);
                 self.model.merge();
                 assert_eq!(merged.live as usize, self.model.settled.len());
@@ -145,7 +147,10 @@ impl Board {
                 if let Some((n, body)) = meanwhile {
                     self.set(key(*n), "", body);
                 }
-                self.hot.forget(mark);
+                let late = meanwhile.as_ref().map(|(n, _)| key(*n));
+                for (key, _) in changes.iter().filter(|(key, _)| Some(*key) != late) {
+                    self.hot.remove(key);
+                }
             }
             Step::Rebuild => {
                 let txn = self.db.begin_write().unwrap();

@@ -309,22 +309,30 @@ impl Packed {
         let read = self.database.begin_read()?;
         let low = [document.to_be_bytes().as_slice(), &from.to_be_bytes()].concat();
         let high = document.saturating_add(1).to_be_bytes();
-        let mut all = Vec::new();
+        let mut all: Vec<(u64, ObjectId, String, String)> = Vec::new();
         for row in read
             .open_table(TRANSITIONS)?
             .range::<&[u8]>(low.as_slice()..high.as_slice())?
-            .take(limit)
         {
             let (key, value) = row?;
             let mut reader = Reader::new(key.value(), "transition");
             reader.take(4)?;
             let arrival = u64::from_be_bytes(reader.array()?);
+            // A change that moves both stays whole: the cursor behind it is its arrival.
+            if all.len() >= limit && all.last().is_none_or(|(last, ..)| *last != arrival) {
+                break;
+            }
             let object = ObjectId::from_bits(u64::from_be_bytes(reader.array()?))
                 .ok_or_else(|| reader.damage())?;
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             all.push((arrival, object, text(reader.rest()), text(value.value())));
         }
         Ok(all)
+    }
+
+    /// Whether the database still takes writes.
+    pub(super) fn works(&self) -> bool {
+        self.begin().and_then(|txn| Ok(txn.abort()?)).is_ok()
     }
 
     fn begin(&self) -> Result<WriteTransaction, StoreError> {
@@ -621,9 +629,11 @@ impl Store {
                 texts.push((weight, text.to_owned()));
             }
         }
-        Ok(Some(IndexedText::new(
-            texts.iter().map(|(field, text)| (*field, text.as_str())),
-        )))
+        let indexed = IndexedText::new(texts.iter().map(|(field, text)| (*field, text.as_str())));
+        if indexed.is_cut() {
+            tracing::debug!(%object, "the end of this text is beyond what search indexes");
+        }
+        Ok(Some(indexed))
     }
 
     /// Feeds every text to a new text index.
@@ -735,6 +745,10 @@ impl Store {
         from: u64,
         limit: usize,
     ) -> Result<Vec<(u64, u32, u64)>, StoreError> {
+        self.settled(|| self.places_once(from, limit))
+    }
+
+    fn places_once(&self, from: u64, limit: usize) -> Result<Vec<(u64, u32, u64)>, StoreError> {
         let mut found = if from < self.packed.end() {
             self.packed.arrivals(from, limit)?
         } else {
@@ -776,6 +790,13 @@ pub(crate) struct StoredRun {
 impl Store {
     /// The runs of all actors beyond a frontier.
     pub(crate) fn signed_runs(
+        &self,
+        frontier: &dyn Fn(stead_doc::id::ActorId) -> u64,
+    ) -> Result<Vec<StoredRun>, StoreError> {
+        self.settled(|| self.runs_once(frontier))
+    }
+
+    fn runs_once(
         &self,
         frontier: &dyn Fn(stead_doc::id::ActorId) -> u64,
     ) -> Result<Vec<StoredRun>, StoreError> {

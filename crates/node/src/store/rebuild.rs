@@ -103,6 +103,25 @@ impl Store {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), StoreError> {
         let total = self.arrivals();
+        let counted = self.state_read().counted();
+        if let Err(error) = self.rebuild_rows(schema, total, progress) {
+            // The rows on disk are the old ones, and so is what is counted of them.
+            self.state_write().put_back(counted);
+            return Err(error);
+        }
+        self.change_meta(|meta| meta.view_rules = VIEW_RULES)?;
+        self.rebuild_texts()?;
+        *self.hot_texts() = None;
+        progress(total, total);
+        Ok(())
+    }
+
+    fn rebuild_rows(
+        &self,
+        schema: &Schema,
+        total: u64,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), StoreError> {
         let txn = self.begin()?;
         self.clear_view(&txn)?;
         {
@@ -117,10 +136,6 @@ impl Store {
             batch.finish(&txn)?;
         }
         txn.commit()?;
-        self.change_meta(|meta| meta.view_rules = VIEW_RULES)?;
-        self.rebuild_texts()?;
-        *self.hot_texts() = None;
-        progress(total, total);
         Ok(())
     }
 
@@ -319,6 +334,9 @@ impl Store {
                 ));
             }
         }
+        for (document, rows) in rows {
+            keys.extend(view.all_suspended(*document, rows)?);
+        }
         let stored: BTreeSet<Vec<u8>> = {
             use redb::ReadableTable;
             let table = self.hot.begin_read()?.open_table(INDEX)?;
@@ -328,10 +346,7 @@ impl Store {
                     let (key, _) = row?;
                     (key, ())
                 };
-                // Suspended edges are not computed from one row; what they do to rows was compared.
-                if key.value().first() != Some(&b'u') {
-                    all.insert(key.value().to_vec());
-                }
+                all.insert(key.value().to_vec());
             }
             all
         };
@@ -398,11 +413,16 @@ impl Store {
     /// For tests of what an old version does with a newer store.
     #[doc(hidden)]
     pub fn set_format_for_test(&self, format: u32) -> Result<(), StoreError> {
-        let meta = super::Meta {
+        self.set_meta_for_test(&super::Meta {
             format,
             ..self.meta()
-        };
-        let content = serde_json::to_vec(&meta).map_err(|error| StoreError::Io(error.into()))?;
+        })
+    }
+
+    /// For tests of what a start does with a store that says something else about itself.
+    #[doc(hidden)]
+    pub fn set_meta_for_test(&self, meta: &super::Meta) -> Result<(), StoreError> {
+        let content = serde_json::to_vec(meta).map_err(|error| StoreError::Io(error.into()))?;
         let txn = self.begin()?;
         txn.open_table(super::META)?
             .insert("store", codec::seal(&content).as_slice())?;

@@ -38,6 +38,12 @@ pub(crate) struct State {
     pub(crate) next_arrival: u64,
 }
 
+/// Tasks by status of each document, and the projects.
+pub(crate) type Counted = (
+    Vec<BTreeMap<String, u64>>,
+    BTreeMap<ObjectId, ProjectEntry>,
+);
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Dirty {
     Document(u32),
@@ -187,12 +193,29 @@ impl State {
     }
 
     /// Remembers that nothing more of an actor is admitted here, and why.
-    pub(crate) fn freeze(&mut self, actor: ActorId, why: String) {
+    pub(crate) fn freeze(&mut self, document: u32, actor: ActorId, why: String) {
         let number = self.actor_number(actor);
         if let Some(known) = self.actors.get_mut(number as usize) {
+            if known.seq == 0 {
+                known.document = document;
+            }
             known.frozen = Some(why);
             self.dirty.insert(Dirty::Actor(number));
         }
+    }
+
+    /// What is counted of the rows in memory.
+    pub(crate) fn counted(&self) -> Counted {
+        let counts = self.documents.iter().map(|document| document.counts.clone());
+        (counts.collect(), self.projects.clone())
+    }
+
+    /// Puts back what was counted, where rows were not written after all.
+    pub(crate) fn put_back(&mut self, (counts, projects): Counted) {
+        for (document, counts) in self.documents.iter_mut().zip(counts) {
+            document.counts = counts;
+        }
+        self.projects = projects;
     }
 
     /// Remembers the newest stamp that this node gave.

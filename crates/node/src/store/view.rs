@@ -340,6 +340,14 @@ impl<'s, T: Tables> StoreView<'s, T> {
         document: u32,
         id: ObjectId,
     ) -> Result<Vec<(u64, u32, u64)>, StoreError> {
+        self.store.settled(|| self.touches_once(document, id))
+    }
+
+    fn touches_once(
+        &self,
+        document: u32,
+        id: ObjectId,
+    ) -> Result<Vec<(u64, u32, u64)>, StoreError> {
         let mut all = self.store.packed.touches(document, id)?;
         let last = all.last().map(|(arrival, _, _)| *arrival);
         let state = self.store.state_read();
@@ -648,8 +656,19 @@ pub(crate) struct Transition {
 }
 
 impl<T: Tables> StoreView<'_, T> {
-    /// How status and assignee of a document's tasks moved, in order of arrival.
+    /// How status and assignee of a document's tasks moved, in order of arrival; a change that
+    /// moves several things is never parted, so there may be a few more than `limit`.
     pub(crate) fn transitions(
+        &self,
+        document: u32,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<Transition>, StoreError> {
+        self.store
+            .settled(|| self.transitions_once(document, from, limit))
+    }
+
+    fn transitions_once(
         &self,
         document: u32,
         from: u64,
@@ -682,7 +701,8 @@ impl<T: Tables> StoreView<'_, T> {
                     .get(actor as usize)
                     .is_some_and(|actor| actor.document == document)
             };
-            let next = self.store.packed.end().max(from);
+            let shown = all.last().map_or(0, |last: &Transition| last.arrival + 1);
+            let next = self.store.packed.end().max(from).max(shown);
             state
                 .hot
                 .entries

@@ -439,6 +439,67 @@ impl Relation {
     }
 }
 
+impl<T: Tables> StoreView<'_, T> {
+    /// The index keys of all suspended edges of a document, computed from its rows.
+    pub(crate) fn all_suspended(
+        &self,
+        document: u32,
+        rows: &BTreeMap<ObjectId, Row>,
+    ) -> Result<BTreeSet<Vec<u8>>, StoreError> {
+        let mut keys = BTreeSet::new();
+        for relation in [Relation::Parent, Relation::DependsOn] {
+            let mut judged = BTreeSet::new();
+            for seed in not_free_of_circles(relation, rows) {
+                if judged.contains(&seed) {
+                    continue;
+                }
+                let component = match relation {
+                    Relation::Parent => graph::suspended(&Parents(self), seed),
+                    Relation::DependsOn => graph::suspended(&Dependencies(self), seed),
+                }
+                .map_err(|error| StoreError::Io(std::io::Error::other(error)))?;
+                for (from, to) in component.suspended {
+                    keys.insert(index::suspended(document, from, &relation.field(to)));
+                }
+                judged.extend(component.objects);
+            }
+        }
+        Ok(keys)
+    }
+}
+
+/// The objects whose edges lead into a circle: what is left when those that lead nowhere are taken
+/// away again and again.
+fn not_free_of_circles(relation: Relation, rows: &BTreeMap<ObjectId, Row>) -> Vec<ObjectId> {
+    let mut referrers: BTreeMap<ObjectId, Vec<ObjectId>> = BTreeMap::new();
+    let mut leads_on: BTreeMap<ObjectId, usize> = BTreeMap::new();
+    for (object, row) in rows {
+        let edges = acyclic_edges(row);
+        let targets = relation.of(&edges);
+        leads_on.insert(*object, targets.iter().filter(|to| rows.contains_key(to)).count());
+        for target in targets {
+            referrers.entry(*target).or_default().push(*object);
+        }
+    }
+    let mut ends: Vec<ObjectId> = leads_on
+        .iter()
+        .filter(|(_, count)| **count == 0)
+        .map(|(object, _)| *object)
+        .collect();
+    while let Some(end) = ends.pop() {
+        leads_on.remove(&end);
+        for object in referrers.remove(&end).unwrap_or_default() {
+            if let Some(count) = leads_on.get_mut(&object) {
+                *count -= 1;
+                if *count == 0 {
+                    ends.push(object);
+                }
+            }
+        }
+    }
+    leads_on.into_keys().collect()
+}
+
 impl Store {
     pub(crate) fn codec(&self) -> std::sync::MutexGuard<'_, rows::RowCodec> {
         self.codec
