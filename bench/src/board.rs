@@ -43,7 +43,13 @@ pub(crate) fn open(home: &Home) -> Result<(Node, Arc<Syncs>)> {
     let counted = syncs.clone();
     let opener = Box::new(move || {
         let disk = Directory::new(&place).map_err(stead_node::store::StoreError::Io)?;
-        Store::open(Box::new(Counting { disk, syncs: counted.clone() }), Cache::default())
+        Store::open(
+            Box::new(Counting {
+                disk,
+                syncs: counted.clone(),
+            }),
+            Cache::default(),
+        )
     });
     let node = Node::start(opener, home.device_seed()?, Arc::new(Machine))?;
     Ok((node, syncs))
@@ -60,9 +66,21 @@ pub(crate) struct Board {
 
 impl Board {
     /// Makes the board in a new home: `tasks` creates, then updates up to `changes` changes.
-    pub(crate) fn make(path: &Path, generator: &Generator, tasks: u32, changes: u32) -> Result<Self> {
+    pub(crate) fn make(
+        path: &Path,
+        generator: &Generator,
+        tasks: u32,
+        changes: u32,
+    ) -> Result<Self> {
         let home = Home::at(path);
-        home.init(&Machine, &InitOptions { name: Some("bench".into()), member: Some("Owner".into()), email: None })?;
+        home.init(
+            &Machine,
+            &InitOptions {
+                name: Some("bench".into()),
+                member: Some("Owner".into()),
+                email: None,
+            },
+        )?;
         let (node, _) = open(&home)?;
         let owner = node.local_caller(None)?;
         node.call(&owner, "project_add", json!({ "slug": PROJECT }))?;
@@ -73,11 +91,22 @@ impl Board {
             .iter()
             .map(|name| Ok(((*name).to_owned(), node.local_caller(Some(name))?)))
             .collect::<Result<Vec<_>>>()?;
-        let mut board = Self { node, callers, ids: Vec::new(), revisions: Vec::new() };
+        let mut board = Self {
+            node,
+            callers,
+            ids: Vec::new(),
+            revisions: Vec::new(),
+        };
         let mut waiting = Vec::new();
         for task in generator.tasks(tasks) {
             // What a task points at has its id only once it is there.
-            let needs = task.parent.iter().chain(&task.depends_on).max().copied().unwrap_or(0);
+            let needs = task
+                .parent
+                .iter()
+                .chain(&task.depends_on)
+                .max()
+                .copied()
+                .unwrap_or(0);
             if waiting.len() == CHUNK || needs as usize >= board.ids.len() && !waiting.is_empty() {
                 board.create(std::mem::take(&mut waiting))?;
             }
@@ -99,12 +128,21 @@ impl Board {
     }
 
     fn caller(&self, name: &str) -> Caller {
-        let found = self.callers.iter().find(|(known, _)| known == name).or_else(|| self.callers.first());
-        found.map(|(_, caller)| caller.clone()).unwrap_or_else(|| unreachable!("there are agents"))
+        let found = self
+            .callers
+            .iter()
+            .find(|(known, _)| known == name)
+            .or_else(|| self.callers.first());
+        found
+            .map(|(_, caller)| caller.clone())
+            .unwrap_or_else(|| unreachable!("there are agents"))
     }
 
     fn create(&mut self, tasks: Vec<Task>) -> Result<()> {
-        let jobs = tasks.iter().map(|task| self.job(ASSIGNEES[0], self.creation(task))).collect::<Result<Vec<_>>>()?;
+        let jobs = tasks
+            .iter()
+            .map(|task| self.job(ASSIGNEES[0], self.creation(task)))
+            .collect::<Result<Vec<_>>>()?;
         for (task, answer) in tasks.iter().zip(self.node.run_all(jobs)) {
             let answer = answer.map_err(|refusal| anyhow!("task {}: {refusal}", task.number))?;
             self.ids.push(part(&answer, "id")?);
@@ -139,7 +177,8 @@ impl Board {
             .map(|update| self.job(update.by, self.change(update)?))
             .collect::<Result<Vec<_>>>()?;
         for (update, answer) in updates.iter().zip(self.node.run_all(jobs)) {
-            let answer = answer.map_err(|refusal| anyhow!("update {}: {refusal}", update.number))?;
+            let answer =
+                answer.map_err(|refusal| anyhow!("update {}: {refusal}", update.number))?;
             // A comment does not move its task on.
             if let Ok(revision) = part(&answer, "revision") {
                 self.revisions[update.task as usize] = revision;
@@ -164,7 +203,15 @@ impl Board {
                 json!({ "action": "update", name: [tag] })
             }
             Change::Priority(to) => json!({ "action": "update", "priority": to.as_str() }),
-            Change::Comment(text) => json!({ "action": "comment", "body": text }),
+            Change::Comment(text) => {
+                // Words learnt from a board can come out as nothing but blanks.
+                let body = if text.trim().is_empty() {
+                    "Noted."
+                } else {
+                    text
+                };
+                json!({ "action": "comment", "body": body })
+            }
             Change::Body(to) => json!({ "action": "update", "body": to }),
             Change::Title(to) => json!({ "action": "update", "title": to }),
         };
@@ -179,7 +226,10 @@ impl Board {
 
     fn job(&self, by: &str, call: Json) -> Result<Job> {
         let map: Map<String, Json> = call.as_object().cloned().context("a call is an object")?;
-        Ok(Job::Command { caller: self.caller(by), command: Command::Task(map) })
+        Ok(Job::Command {
+            caller: self.caller(by),
+            command: Command::Task(map),
+        })
     }
 }
 
@@ -188,8 +238,12 @@ const CHUNK: usize = 256;
 
 /// A part of the task of an answer.
 pub(crate) fn part(answer: &Json, name: &str) -> Result<String> {
-    let found = answer.pointer(&format!("/task/{name}")).and_then(Json::as_str);
-    Ok(found.with_context(|| format!("the answer has no task with {name}"))?.to_owned())
+    let found = answer
+        .pointer(&format!("/task/{name}"))
+        .and_then(Json::as_str);
+    Ok(found
+        .with_context(|| format!("the answer has no task with {name}"))?
+        .to_owned())
 }
 
 #[derive(Debug)]
@@ -201,7 +255,13 @@ struct Counting {
 impl Disk for Counting {
     fn backend(&self, name: &str) -> io::Result<(Box<dyn StorageBackend>, bool)> {
         let (backend, existed) = self.disk.backend(name)?;
-        Ok((Box::new(CountingFile { backend, syncs: self.syncs.clone() }), existed))
+        Ok((
+            Box::new(CountingFile {
+                backend,
+                syncs: self.syncs.clone(),
+            }),
+            existed,
+        ))
     }
 
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {

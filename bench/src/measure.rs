@@ -34,11 +34,13 @@ impl Samples {
 
 /// Processor time that this process has used, in seconds.
 pub(crate) fn cpu_seconds() -> f64 {
-    let ticks = std::fs::read_to_string("/proc/self/stat").ok().and_then(|stat| {
-        let rest = stat.rsplit_once(')')?.1.to_owned();
-        let fields: Vec<&str> = rest.split_whitespace().collect();
-        Some(fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?)
-    });
+    let ticks = std::fs::read_to_string("/proc/self/stat")
+        .ok()
+        .and_then(|stat| {
+            let rest = stat.rsplit_once(')')?.1.to_owned();
+            let fields: Vec<&str> = rest.split_whitespace().collect();
+            Some(fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?)
+        });
     // Linux counts these in hundredths of a second whatever the kernel's own tick is.
     ticks.map_or(f64::NAN, |ticks| ticks / 100.0)
 }
@@ -46,8 +48,12 @@ pub(crate) fn cpu_seconds() -> f64 {
 /// A line of `/proc/self/status` in megabytes: `VmRSS` now, `VmHWM` at its peak.
 pub(crate) fn memory_mb(line: &str) -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let found = status.lines().find_map(|row| row.strip_prefix(line)?.strip_prefix(':'));
-    found.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok()).map_or(f64::NAN, |kb| kb / 1024.0)
+    let found = status
+        .lines()
+        .find_map(|row| row.strip_prefix(line)?.strip_prefix(':'));
+    found
+        .and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok())
+        .map_or(f64::NAN, |kb| kb / 1024.0)
 }
 
 /// Three significant digits: what a noisy machine can say.

@@ -61,7 +61,10 @@ pub(crate) struct OpenOptions {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let temporary = tempfile::tempdir()?;
-    let dir = options.dir.clone().unwrap_or_else(|| temporary.path().to_owned());
+    let dir = options
+        .dir
+        .clone()
+        .unwrap_or_else(|| temporary.path().to_owned());
     std::fs::create_dir_all(&dir)?;
     let generator = match &options.words {
         Some(path) => Generator::with_words(SEED, Words::from_board(path)?),
@@ -69,17 +72,33 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     };
     let small_tasks = options.tasks / 10;
     say(&format!("writing a board of {} tasks", small_tasks));
-    let small = make(&dir.join("small"), &generator, small_tasks, options.changes / 10)?;
-    say(&format!("writing a board of {} tasks and {} changes", options.tasks, options.changes));
+    let small = make(
+        &dir.join("small"),
+        &generator,
+        small_tasks,
+        options.changes / 10,
+    )?;
+    say(&format!(
+        "writing a board of {} tasks and {} changes",
+        options.tasks, options.changes
+    ));
     let start = Instant::now();
-    let large = make(&dir.join("large"), &generator, options.tasks, options.changes)?;
+    let large = make(
+        &dir.join("large"),
+        &generator,
+        options.tasks,
+        options.changes,
+    )?;
     let populated = start.elapsed();
     let mut report = serde_json::Map::new();
     let mut put = |name: &str, value: f64| {
         say(&format!("{name} {}", rounded(value)));
         report.insert(name.to_owned(), json!(rounded(value)));
     };
-    put("populate_changes_per_second", f64::from(options.changes) / populated.as_secs_f64());
+    put(
+        "populate_changes_per_second",
+        f64::from(options.changes) / populated.as_secs_f64(),
+    );
 
     let automerge = automerge_of(&large, &dir)?;
     put("automerge_load_ms", automerge.load_ms);
@@ -96,7 +115,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
     let fsync = fsync_us(&dir)?;
     put("fsync_us", fsync);
-    let (at_large, at_small) = (writes(&large, &dir, options.rounds)?, writes(&small, &dir, options.rounds)?);
+    let (at_large, at_small) = (
+        writes(&large, &dir, options.rounds)?,
+        writes(&small, &dir, options.rounds)?,
+    );
     put("write_us", at_large.write_us);
     put("empty_commit_us", at_large.empty_us);
     put("write_ratio", at_large.ratio());
@@ -123,12 +145,17 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .arg(&large.home)
         .output()
         .context("running this program again")?;
-    let memory: Json = serde_json::from_slice(&memory.stdout).context("reading what it says of memory")?;
+    let memory: Json =
+        serde_json::from_slice(&memory.stdout).context("reading what it says of memory")?;
     put("rss_mb", memory["rest"].as_f64().unwrap_or(f64::NAN));
     put("rss_peak_mb", memory["peak"].as_f64().unwrap_or(f64::NAN));
 
     let report = Json::Object(report);
-    let text = if options.json { report.to_string() } else { serde_json::to_string_pretty(&report)? };
+    let text = if options.json {
+        report.to_string()
+    } else {
+        serde_json::to_string_pretty(&report)?
+    };
     print(&text);
     Ok(())
 }
@@ -150,7 +177,11 @@ fn make(path: &Path, generator: &Generator, tasks: u32, changes: u32) -> Result<
     board.node.stop();
     drop(board);
     let bytes = bytes_below(path)?;
-    Ok(Made { home: path.to_owned(), ids, bytes })
+    Ok(Made {
+        home: path.to_owned(),
+        ids,
+        bytes,
+    })
 }
 
 fn bytes_below(path: &Path) -> Result<u64> {
@@ -158,7 +189,11 @@ fn bytes_below(path: &Path) -> Result<u64> {
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
         let metadata = entry.metadata()?;
-        total += if metadata.is_dir() { bytes_below(&entry.path())? } else { metadata.len() };
+        total += if metadata.is_dir() {
+            bytes_below(&entry.path())?
+        } else {
+            metadata.len()
+        };
     }
     Ok(total)
 }
@@ -173,7 +208,11 @@ fn automerge_of(made: &Made, dir: &Path) -> Result<Saved> {
     let (node, _) = board::open(&Home::at(&made.home))?;
     let owner = node.local_caller(None)?;
     let path = dir.join("board.automerge");
-    node.call(&owner, "export", json!({ "path": path, "format": "automerge", "projectId": PROJECT }))?;
+    node.call(
+        &owner,
+        "export",
+        json!({ "path": path, "format": "automerge", "projectId": PROJECT }),
+    )?;
     node.stop();
     let saved = std::fs::read(&path)?;
     let mut samples = Samples::default();
@@ -181,15 +220,22 @@ fn automerge_of(made: &Made, dir: &Path) -> Result<Saved> {
         let loaded = samples.time(|| Automerge::load(&saved))?;
         ensure!(!loaded.get_heads().is_empty(), "Automerge loaded nothing");
     }
-    Ok(Saved { bytes: saved.len(), load_ms: samples.median() / 1e3 })
+    Ok(Saved {
+        bytes: saved.len(),
+        load_ms: samples.median() / 1e3,
+    })
 }
 
 /// Milliseconds until a process of its own has listed and written once.
 fn opened(home: &Path, _: &[&str]) -> Result<f64> {
     let mut all = Vec::new();
     for _ in 0..5 {
-        let output = Process::new(std::env::current_exe()?).args(["open", "--home"]).arg(home).output()?;
-        let said: Json = serde_json::from_slice(&output.stdout).context("reading how long it took to open")?;
+        let output = Process::new(std::env::current_exe()?)
+            .args(["open", "--home"])
+            .arg(home)
+            .output()?;
+        let said: Json =
+            serde_json::from_slice(&output.stdout).context("reading how long it took to open")?;
         all.push(said["ms"].as_f64().context("ms")?);
     }
     all.sort_by(f64::total_cmp);
@@ -213,8 +259,12 @@ fn killed(home: &Path) -> Result<f64> {
         if let Err(error) = std::fs::write("/proc/sys/vm/drop_caches", "1") {
             say(&format!("the page cache stays: {error}"));
         }
-        let output = Process::new(std::env::current_exe()?).args(["open", "--home"]).arg(home).output()?;
-        let said: Json = serde_json::from_slice(&output.stdout).context("reading how long it took to open")?;
+        let output = Process::new(std::env::current_exe()?)
+            .args(["open", "--home"])
+            .arg(home)
+            .output()?;
+        let said: Json =
+            serde_json::from_slice(&output.stdout).context("reading how long it took to open")?;
         all.push(said["ms"].as_f64().context("ms")?);
     }
     all.sort_by(f64::total_cmp);
@@ -227,15 +277,32 @@ pub(crate) fn open(options: &OpenOptions) -> Result<()> {
     let (node, _) = board::open(&Home::at(&options.home))?;
     let owner = node.local_caller(None)?;
     let list = node.call(&owner, "task_search", json!({ "projectId": PROJECT }))?;
-    let id = list.pointer("/tasks/0/id").and_then(Json::as_str).context("a task")?.to_owned();
-    let mut revision = list.pointer("/tasks/0/revision").and_then(Json::as_str).context("a revision")?.to_owned();
+    let id = list
+        .pointer("/tasks/0/id")
+        .and_then(Json::as_str)
+        .context("a task")?
+        .to_owned();
+    let mut revision = list
+        .pointer("/tasks/0/revision")
+        .and_then(Json::as_str)
+        .context("a revision")?
+        .to_owned();
     revision = touch(&node, &owner, &id, &revision, 0)?;
     let ms = start.elapsed().as_secs_f64() * 1e3;
     if options.memory {
         let rest = memory_mb("VmRSS");
         let mut rng = crate::words::Rng::new(SEED, 7, 7);
-        let page = node.call(&owner, "task_search", json!({ "projectId": PROJECT, "limit": 200, "fields": ["id"] }))?;
-        let ids: Vec<String> = page["tasks"].as_array().context("tasks")?.iter().filter_map(|task| Some(task["id"].as_str()?.to_owned())).collect();
+        let page = node.call(
+            &owner,
+            "task_search",
+            json!({ "projectId": PROJECT, "limit": 200, "fields": ["id"] }),
+        )?;
+        let ids: Vec<String> = page["tasks"]
+            .as_array()
+            .context("tasks")?
+            .iter()
+            .filter_map(|task| Some(task["id"].as_str()?.to_owned()))
+            .collect();
         for round in 0..2_000 {
             let id = &ids[rng.below(ids.len() as u32) as usize];
             let task = node.call(&owner, "task_get", json!({ "id": id }))?;
@@ -288,12 +355,16 @@ fn writes(made: &Made, dir: &Path, rounds: u32) -> Result<Writes> {
         commit.time(|| -> Result<()> {
             let mut txn = database.begin_write()?;
             txn.set_durability(Durability::Immediate)?;
-            txn.open_table(EMPTY)?.insert(u64::from(round), [7u8; 200].as_slice())?;
+            txn.open_table(EMPTY)?
+                .insert(u64::from(round), [7u8; 200].as_slice())?;
             txn.commit()?;
             Ok(())
         })?;
         let id = &made.ids[rng.below(made.ids.len() as u32) as usize];
-        let revision = part(&node.call(&owner, "task_get", json!({ "id": id, "view": "summary" }))?, "revision")?;
+        let revision = part(
+            &node.call(&owner, "task_get", json!({ "id": id, "view": "summary" }))?,
+            "revision",
+        )?;
         let before = cpu_seconds();
         write.time(|| touch(&node, &owner, id, &revision, round))?;
         cpu += cpu_seconds() - before;
@@ -301,7 +372,11 @@ fn writes(made: &Made, dir: &Path, rounds: u32) -> Result<Writes> {
     node.stop();
     drop(database);
     std::fs::remove_file(&empty)?;
-    Ok(Writes { write_us: write.median(), empty_us: commit.median(), cpu_us: cpu * 1e6 / f64::from(rounds) })
+    Ok(Writes {
+        write_us: write.median(),
+        empty_us: commit.median(),
+        cpu_us: cpu * 1e6 / f64::from(rounds),
+    })
 }
 
 /// The median of syncing a file after one page was written to it.
@@ -330,13 +405,22 @@ fn shared_writes(made: &Made, writers: usize) -> Result<SharedWrites> {
     let done = Arc::new(AtomicU64::new(0));
     let threads: Vec<_> = (0..writers)
         .map(|writer| {
-            let (node, owner, stop, done) = (node.clone(), owner.clone(), stop.clone(), done.clone());
+            let (node, owner, stop, done) =
+                (node.clone(), owner.clone(), stop.clone(), done.clone());
             // Each writer has tasks of its own: what is measured is sharing commits, not conflicts.
-            let ids: Vec<String> = made.ids.iter().skip(writer).step_by(writers).take(500).cloned().collect();
+            let ids: Vec<String> = made
+                .ids
+                .iter()
+                .skip(writer)
+                .step_by(writers)
+                .take(500)
+                .cloned()
+                .collect();
             std::thread::spawn(move || -> Result<()> {
                 let mut revisions = Vec::new();
                 for id in &ids {
-                    let task = node.call(&owner, "task_get", json!({ "id": id, "view": "summary" }))?;
+                    let task =
+                        node.call(&owner, "task_get", json!({ "id": id, "view": "summary" }))?;
                     revisions.push(part(&task, "revision")?);
                 }
                 let mut round = 0;
@@ -361,15 +445,21 @@ fn shared_writes(made: &Made, writers: usize) -> Result<SharedWrites> {
     let (synced, elapsed) = ((syncs.count() - synced) as f64, start.elapsed());
     stop.store(true, Ordering::Relaxed);
     for thread in threads {
-        thread.join().map_err(|_| anyhow::anyhow!("a writer ended in a panic"))??;
+        thread
+            .join()
+            .map_err(|_| anyhow::anyhow!("a writer ended in a panic"))??;
     }
     node.stop();
-    Ok(SharedWrites { per_second: written / elapsed.as_secs_f64(), syncs: synced / written })
+    Ok(SharedWrites {
+        per_second: written / elapsed.as_secs_f64(),
+        syncs: synced / written,
+    })
 }
 
 /// The whole of `stead update` as a process, no node running.
 fn cli_write_ms(made: &Made) -> Result<f64> {
-    let program = std::env::current_exe()?.with_file_name(if cfg!(windows) { "stead.exe" } else { "stead" });
+    let program =
+        std::env::current_exe()?.with_file_name(if cfg!(windows) { "stead.exe" } else { "stead" });
     if !program.exists() {
         say("cli_write_ms needs the stead program beside this one: cargo build --release");
         return Ok(f64::NAN);
@@ -379,11 +469,22 @@ fn cli_write_ms(made: &Made) -> Result<f64> {
         let id = &made.ids[round * 37 % made.ids.len()];
         let output = samples.time(|| {
             Process::new(&program)
-                .args(["--json", "update", id, "--branch", &format!("cli/{round}"), "--home"])
+                .args([
+                    "--json",
+                    "update",
+                    id,
+                    "--branch",
+                    &format!("cli/{round}"),
+                    "--home",
+                ])
                 .arg(&made.home)
                 .output()
         })?;
-        ensure!(output.status.success(), "stead update failed: {}", String::from_utf8_lossy(&output.stdout));
+        ensure!(
+            output.status.success(),
+            "stead update failed: {}",
+            String::from_utf8_lossy(&output.stdout)
+        );
     }
     Ok(samples.median() / 1e3)
 }
@@ -404,7 +505,12 @@ fn reads(made: &Made, rounds: u32) -> Result<Reads> {
         let mut words = Vec::new();
         for _ in 0..200 {
             let task = generator.task(rng.below(made.ids.len() as u32));
-            let long: Vec<String> = task.body.split_whitespace().filter(|word| word.len() > 3 && word.chars().all(char::is_alphanumeric)).map(str::to_owned).collect();
+            let long: Vec<String> = task
+                .body
+                .split_whitespace()
+                .filter(|word| word.len() > 3 && word.chars().all(char::is_alphanumeric))
+                .map(str::to_owned)
+                .collect();
             if let [first, .., last] = long.as_slice() {
                 words.push(format!("{first} {last}"));
             }
@@ -412,20 +518,52 @@ fn reads(made: &Made, rounds: u32) -> Result<Reads> {
         words
     };
     ensure!(!words.is_empty(), "there are words to search for");
-    let (mut get, mut list, mut ready, mut search) = (Samples::default(), Samples::default(), Samples::default(), Samples::default());
+    let (mut get, mut list, mut ready, mut search) = (
+        Samples::default(),
+        Samples::default(),
+        Samples::default(),
+        Samples::default(),
+    );
     // The first search reads what later ones find in memory, as the first of a day does.
-    node.call(&owner, "task_search", json!({ "projectId": PROJECT, "q": "warm up" }))?;
+    node.call(
+        &owner,
+        "task_search",
+        json!({ "projectId": PROJECT, "q": "warm up" }),
+    )?;
     for round in 0..rounds {
         let id = &made.ids[rng.below(made.ids.len() as u32) as usize];
         get.time(|| node.call(&owner, "task_get", json!({ "id": id })))?;
         let status = ["ready", "in_progress", "review", "done"][round as usize % 4];
-        list.time(|| node.call(&owner, "task_search", json!({ "projectId": PROJECT, "status": [status], "limit": 10 })))?;
-        ready.time(|| node.call(&owner, "task_search", json!({ "projectId": PROJECT, "next": true, "limit": 10 })))?;
+        list.time(|| {
+            node.call(
+                &owner,
+                "task_search",
+                json!({ "projectId": PROJECT, "status": [status], "limit": 10 }),
+            )
+        })?;
+        ready.time(|| {
+            node.call(
+                &owner,
+                "task_search",
+                json!({ "projectId": PROJECT, "next": true, "limit": 10 }),
+            )
+        })?;
         let q = &words[round as usize % words.len()];
-        search.time(|| node.call(&owner, "task_search", json!({ "projectId": PROJECT, "q": q, "limit": 10 })))?;
+        search.time(|| {
+            node.call(
+                &owner,
+                "task_search",
+                json!({ "projectId": PROJECT, "q": q, "limit": 10 }),
+            )
+        })?;
     }
     node.stop();
-    Ok(Reads { get: get.median(), list: list.median(), ready: ready.median(), search: search.median() })
+    Ok(Reads {
+        get: get.median(),
+        list: list.median(),
+        ready: ready.median(),
+        search: search.median(),
+    })
 }
 
 #[expect(clippy::print_stderr, reason = "progress goes beside the report")]
@@ -433,7 +571,10 @@ fn say(text: &str) {
     eprintln!("{text}");
 }
 
-#[expect(clippy::print_stdout, reason = "the report is what this program is for")]
+#[expect(
+    clippy::print_stdout,
+    reason = "the report is what this program is for"
+)]
 fn print(text: &str) {
     println!("{text}");
 }

@@ -162,14 +162,25 @@ impl Http {
         let (nonce, proof) = local::challenge(token);
         let answer = self
             .agent
-            .get(format!("http://{}/api/v1/health?nonce={nonce}", self.address))
+            .get(format!(
+                "http://{}/api/v1/health?nonce={nonce}",
+                self.address
+            ))
             .config()
             .timeout_global(Some(CONNECT))
             .build()
             .call();
-        let text = answer.ok().and_then(|mut answer| answer.body_mut().with_config().limit(RECORD_BYTES).read_to_string().ok());
+        let text = answer.ok().and_then(|mut answer| {
+            answer
+                .body_mut()
+                .with_config()
+                .limit(RECORD_BYTES)
+                .read_to_string()
+                .ok()
+        });
         let said = text.and_then(|text| serde_json::from_str::<Value>(&text).ok());
-        said.and_then(|said| Some(said.get("proof")?.as_str()? == proof)).unwrap_or(false)
+        said.and_then(|said| Some(said.get("proof")?.as_str()? == proof))
+            .unwrap_or(false)
     }
 
     /// Where the board is.

@@ -2,6 +2,7 @@
 //! knows the node's types.
 
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -65,7 +66,11 @@ pub(crate) fn default_home() -> Option<PathBuf> {
 
 /// A nonce that nobody can guess, and what the node of the home's token answers to it.
 pub(crate) fn challenge(token: &str) -> (String, String) {
-    let nonce: String = Machine.entropy().iter().map(|byte| format!("{byte:02x}")).collect();
+    let nonce: String = Machine
+        .entropy()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     let proof = http::proof(token, &nonce);
     (nonce, proof)
 }
@@ -109,7 +114,17 @@ struct InProcess {
 
 impl Backend for InProcess {
     fn call(&self, method: &str, arguments: Value) -> Result<Value, Refusal> {
-        self.node.call(&self.caller, method, arguments)
+        // As over HTTP: what a damaged file makes of a call is an answer, not a crash.
+        catch_unwind(AssertUnwindSafe(|| {
+            self.node.call(&self.caller, method, arguments)
+        }))
+        .unwrap_or_else(|_| {
+            Err(Refusal::new(
+                Code::Unavailable,
+                "the call met a fault.",
+                "Run `stead doctor` on this machine, or restore a backup with `stead restore`.",
+            ))
+        })
     }
 }
 

@@ -591,19 +591,16 @@ impl Call<'_> {
             Some(text) => self.status(&text)?,
             None => "ready".to_owned(),
         };
-        if status == "blocked" && args.some("reason").is_none() {
+        let reason = args.short("reason")?.filter(|reason| !reason.is_empty());
+        if status == "blocked" && reason.is_none() {
             return Err(reason_required("blocked", "reason"));
         }
-        let reason = args.short("reason")?;
         let forced = args.flag("force")?.unwrap_or(false) && status == "in_progress";
         edits.put("status", status_json(&status, reason.as_deref(), forced));
         if status == "blocked" {
             edits.put("blocker", blocker_json(reason.as_deref(), None, "ready"));
         }
-        match args
-            .short("abandonReason")?
-            .filter(|why| !why.is_empty())
-        {
+        match args.short("abandonReason")?.filter(|why| !why.is_empty()) {
             Some(why) => edits.put("abandonReason", why),
             None if status == "abandoned" => {
                 return Err(reason_required("abandoned", "abandonReason"));
@@ -766,9 +763,7 @@ impl Call<'_> {
     fn block(&self) -> Result<Outcome, Refusal> {
         let args = &self.args;
         let at = self.object("id", "task")?;
-        let reason = args
-            .short("reason")?
-            .filter(|reason| !reason.is_empty());
+        let reason = args.short("reason")?.filter(|reason| !reason.is_empty());
         let reason = reason.ok_or_else(|| reason_required("blocked", "reason"))?;
         let blocked_by = args.id("taskId")?;
         if let Some(task) = blocked_by {
@@ -1943,11 +1938,7 @@ fn import_task(view: &dyn View, cx: &Context<'_>, import: &Import) -> Result<Out
     }
     edits.put(
         "status",
-        status_json(
-            &known,
-            args.short("reason")?.as_deref(),
-            false,
-        ),
+        status_json(&known, args.short("reason")?.as_deref(), false),
     );
     // What this import wrote, by field: the next one changes a field only where nobody else has.
     let mark = match &found {

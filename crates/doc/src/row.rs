@@ -97,9 +97,9 @@ pub struct TextRef {
 pub const INLINE_BYTES: usize = 240;
 
 /// Texts of all other fields beyond this many bytes are kept apart. Rules read these fields in the
-/// row, so whatever a command can write into one stays in it: [`crate::limits::SHORT_CHARS`] of four
-/// bytes each, and the JSON around them.
-pub const INLINE_SHORT_BYTES: usize = 10_000;
+/// row, so whatever a command can write into one stays in it: [`crate::limits::SHORT_CHARS`] of a
+/// reason, each of which JSON may escape to six bytes, and the JSON around them.
+pub const INLINE_SHORT_BYTES: usize = 12_500;
 
 /// The fields that hold long texts, the entries of `state/` and `x/` aside.
 const LONG_FIELDS: [&str; 5] = ["body", "goal", "imported", "notes", "result"];

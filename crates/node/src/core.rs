@@ -310,7 +310,8 @@ impl Core {
         self.incarnation = None;
         self.hlc = self.hlc.max(Hlc(store.newest_stamp()));
         // An entry whose commit was in doubt is there or it is not.
-        self.roster = Roster::replay(store.roster()?).map_err(|error| OpenError::Roster(error.to_string()))?;
+        self.roster = Roster::replay(store.roster()?)
+            .map_err(|error| OpenError::Roster(error.to_string()))?;
         self.directory = directory_of(&self.roster);
         store.take_lease()?;
         Ok(())

@@ -96,9 +96,12 @@ pub fn open_home(home: &crate::home::Home, world: Arc<dyn World>) -> Result<Node
     let seed = home.device_seed()?;
     let opener: Opener = Box::new(move || {
         let disk = crate::store::Directory::new(&place).map_err(StoreError::Io)?;
-        Store::open(Box::new(disk), crate::store::Cache::default())
+        unharmed(|| Store::open(Box::new(disk), crate::store::Cache::default()))
+            .unwrap_or(Err(StoreError::Broken(UNREADABLE)))
     });
-    Node::start(opener, seed, world).map_err(|error| match error {
+    let started = unharmed(|| Node::start(opener, seed, world))
+        .unwrap_or(Err(StoreError::Broken(UNREADABLE).into()));
+    started.map_err(|error| match error {
         crate::core::OpenError::Store(error) => crate::home::HomeError::Store(error).into(),
         other => Refusal::new(
             Code::Unavailable,
@@ -106,6 +109,13 @@ pub fn open_home(home: &crate::home::Home, world: Arc<dyn World>) -> Result<Node
             "Restore a backup with `stead restore`, or name another home.",
         ),
     })
+}
+
+const UNREADABLE: &str = "a file of the store is damaged and cannot be read: restore a backup";
+
+/// What comes of it, or nothing where it panics: redb asserts what it reads of a file.
+fn unharmed<R>(run: impl FnOnce() -> R) -> Option<R> {
+    catch_unwind(AssertUnwindSafe(run)).ok()
 }
 
 /// Opens the store, now and again after it failed.
@@ -674,10 +684,9 @@ impl Writer {
         drop(guard);
         match done {
             Ok(done) => {
-                let suspect = done
-                    .answers
-                    .iter()
-                    .any(|answer| matches!(answer, Err(refusal) if refusal.code == Code::Unavailable));
+                let suspect = done.answers.iter().any(
+                    |answer| matches!(answer, Err(refusal) if refusal.code == Code::Unavailable),
+                );
                 if suspect {
                     self.reopen_unless_it_works();
                 }
@@ -722,7 +731,8 @@ impl Writer {
             Ok(store) => match self.core.reset(&store) {
                 Ok(()) => {
                     *slot = Some(store);
-                    *self.shared.write().unwrap_or_else(PoisonError::into_inner) = Shared::of(&self.core);
+                    *self.shared.write().unwrap_or_else(PoisonError::into_inner) =
+                        Shared::of(&self.core);
                 }
                 Err(error) => {
                     tracing::error!(%error, "the store opens but its lease cannot be taken")

@@ -238,15 +238,22 @@ async fn call(State(server): State<Server>, headers: HeaderMap, body: Bytes) -> 
 /// Says that a node is here, and to whoever asks with a nonce proves that it is the home's: a port
 /// that a killed node left may belong to anybody by now, who would be handed the token.
 async fn health(State(server): State<Server>, RawQuery(query): RawQuery) -> Response {
-    let nonce = query.as_deref().and_then(|query| query.strip_prefix("nonce="));
-    let proof = nonce.filter(|nonce| nonce.len() <= NONCE_CHARS).map(|nonce| proof(&server.token, nonce));
-    Json(json!({ "ok": true, "version": env!("CARGO_PKG_VERSION"), "proof": proof })).into_response()
+    let nonce = query
+        .as_deref()
+        .and_then(|query| query.strip_prefix("nonce="));
+    let proof = nonce
+        .filter(|nonce| nonce.len() <= NONCE_CHARS)
+        .map(|nonce| proof(&server.token, nonce));
+    Json(json!({ "ok": true, "version": env!("CARGO_PKG_VERSION"), "proof": proof }))
+        .into_response()
 }
 
 /// What only a holder of the home's token can answer to a nonce.
 pub fn proof(token: &str, nonce: &str) -> String {
     let key = blake3::derive_key("stead node proof 1", token.as_bytes());
-    blake3::keyed_hash(&key, nonce.as_bytes()).to_hex().to_string()
+    blake3::keyed_hash(&key, nonce.as_bytes())
+        .to_hex()
+        .to_string()
 }
 
 /// Characters of a nonce: 32 bytes in hexadecimal.

@@ -64,8 +64,7 @@ pub(crate) const LOCAL: TableDefinition<'static, &[u8], &[u8]> = TableDefinition
 pub(crate) const HOT_FILE: &str = "workspace.redb";
 pub(crate) const PACKED_FILE: &str = "packed.redb";
 const LEASE_FILE: &str = "lease.json";
-const APART: &str =
-    "workspace.redb and packed.redb are not of the same moment: restore a backup";
+const APART: &str = "workspace.redb and packed.redb are not of the same moment: restore a backup";
 
 /// The store of one workspace, open for this process alone.
 #[derive(Debug)]
@@ -310,21 +309,13 @@ impl Store {
                 packed_already.push(arrival);
                 continue;
             }
-            let actor = state
-                .actors
-                .get(record.actor as usize)
-                .ok_or(Damage { what: "log record" })?;
-            let document = state
-                .document(actor.document)
-                .ok_or(Damage { what: "log record" })?
-                .id;
             if arrival != state.next_arrival {
                 return Err(StoreError::Broken(APART));
             }
-            let change = stead_doc::change::Change::decode(document, &record.bytes)?;
-            state
-                .hot
-                .insert(arrival, state::HotEntry::of(record.actor, &change));
+            if state.actors.get(record.entry.actor as usize).is_none() {
+                return Err(Damage { what: "log record" }.into());
+            }
+            state.hot.insert(arrival, record.entry);
             state.next_arrival = arrival + 1;
         }
         drop(read);

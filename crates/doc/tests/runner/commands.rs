@@ -272,7 +272,10 @@ fn moving_to_blocked_and_blocking_need_a_reason() {
     assert_eq!(replica.standing(), before);
     let create =
         json!({"action": "create", "projectId": "stead", "title": "t", "status": "blocked"});
-    refused(replica.run(create), Code::ReasonRequired);
+    refused(replica.run(create.clone()), Code::ReasonRequired);
+    let mut blank = create;
+    blank["reason"] = " \n".into();
+    refused(replica.run(blank), Code::ReasonRequired);
     let moved = replica.on_done(
         &task,
         json!({"action": "move", "status": "blocked", "reason": "r"}),

@@ -485,8 +485,12 @@ fn what_is_as_long_as_it_may_be_is_still_read() {
     let mut replica = Replica::one();
     let task = replica.task("t");
     let longest = characters(limits::SHORT_CHARS);
-    // Quotes and backslashes are twice as long in JSON.
-    for reason in [longest.clone(), "\"\\".repeat(limits::SHORT_CHARS / 2)] {
+    // Quotes are twice as long in JSON, and other control characters than line breaks six times.
+    for reason in [
+        longest.clone(),
+        "\"\\".repeat(limits::SHORT_CHARS / 2),
+        "\u{1}".repeat(limits::SHORT_CHARS),
+    ] {
         let moved = replica.on_done(
             &task,
             json!({"action": "move", "status": "review", "reason": reason}),

@@ -150,7 +150,9 @@ impl Assignee {
 /// One, or a list of them. A name may hold a comma, so one text is one name.
 fn assignees(args: &Arguments, cx: &Context<'_>) -> Result<Vec<Assignee>, Refusal> {
     let given = match args.some("assignee") {
-        Some(Json::Array(_)) => args.list("assignee", limits::SET_ENTRIES)?.unwrap_or_default(),
+        Some(Json::Array(_)) => args
+            .list("assignee", limits::SET_ENTRIES)?
+            .unwrap_or_default(),
         _ => args
             .line("assignee", limits::SHORT_CHARS)?
             .map(Json::from)
@@ -665,8 +667,8 @@ impl Asked {
             self.statuses.contains(&present::status_of(row))
         };
         let assignee = row.text("assignee").unwrap_or("none");
-        let by_assignee = self.assignee.is_empty()
-            || self.assignee.iter().any(|one| one.as_str() == assignee);
+        let by_assignee =
+            self.assignee.is_empty() || self.assignee.iter().any(|one| one.as_str() == assignee);
         let by_sprint = match &self.sprint {
             None => true,
             Some(SprintFilter::None) => row.text("sprintId").is_none(),
@@ -1171,7 +1173,9 @@ fn cursor(text: &str) -> Result<Cursor, Refusal> {
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let bytes = text.as_bytes().chunks(2).map(|pair| {
-        let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?;
+        let pair = std::str::from_utf8(pair)
+            .ok()
+            .filter(|pair| pair.len() == 2)?;
         u8::from_str_radix(pair, 16).ok()
     });
     bytes.collect()

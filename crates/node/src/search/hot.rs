@@ -267,7 +267,14 @@ mod tests {
         for n in (0..50).filter(|n| *n != 3) {
             hot.remove(&key(n));
         }
-        assert_eq!((hot.entries().len(), hot.contains(&key(3)), hot.contains(&key(4))), (1, true, false));
+        assert_eq!(
+            (
+                hot.entries().len(),
+                hot.contains(&key(3)),
+                hot.contains(&key(4))
+            ),
+            (1, true, false)
+        );
         hot.remove(&key(3));
         hot.remove(&key(3));
         assert!(hot.objects.is_empty() && hot.words.is_empty());

@@ -1,10 +1,10 @@
 //! The two indexes together, in a real redb file, against a plain computation over the texts.
 
+use super::cold::Merged;
 use super::cold::{
     DEAD_KEPT, DOC_OF, DOCS, DOCS_PER_CHUNK, DOCUMENT_NUMBERS_MAX, PENDING_POSTINGS_MAX, POSTINGS,
     PREFIX_TERMS_MAX, TEXT_META,
 };
-use super::cold::Merged;
 use super::query::QueryTerm;
 use super::terms::terms;
 use super::*;

@@ -258,12 +258,7 @@ impl Packed {
             .range::<&[u8]>(low.as_slice()..=high.as_slice())?
         {
             let (_, value) = row?;
-            let mut reader = Reader::new(value.value(), "touches");
-            let mut arrival = 0;
-            while !reader.is_empty() {
-                arrival += reader.uint()?;
-                all.push((arrival, reader.small()?, reader.uint()?));
-            }
+            all.extend(decode_touches(value.value())?);
         }
         Ok(all)
     }
@@ -456,7 +451,7 @@ impl Store {
                 let state = self.state_read();
                 let actor = state
                     .actors
-                    .get(record.actor as usize)
+                    .get(record.entry.actor as usize)
                     .ok_or(Damage { what: "log record" })?;
                 (
                     actor.document,
@@ -468,7 +463,7 @@ impl Store {
             };
             let (number, id) = document;
             let change = stead_doc::change::Change::decode(id, &record.bytes)?;
-            let place = (record.actor, change.seq);
+            let place = (record.entry.actor, change.seq);
             places.push(place);
             hashes
                 .entry(change.hash.0.get(..8).unwrap_or_default().to_vec())
@@ -503,7 +498,7 @@ impl Store {
                 hash: change.hash.0,
                 bytes: record.bytes.clone(),
             };
-            runs.entry(record.actor).or_default().push((
+            runs.entry(record.entry.actor).or_default().push((
                 change.seq,
                 change.max_op(),
                 record,
@@ -531,22 +526,30 @@ impl Store {
             }
         }
         let mut table = txn.open_table(TOUCHES)?;
-        for (key, list) in touches {
-            let mut key = key.to_vec();
-            key.extend(
-                list.first()
-                    .map_or(0, |(arrival, _, _)| *arrival)
-                    .to_be_bytes(),
-            );
-            let mut value = Vec::new();
-            let mut before = 0;
-            for (arrival, actor, seq) in list {
-                put_uint(&mut value, arrival - before);
-                before = arrival;
-                put_uint(&mut value, u64::from(actor));
-                put_uint(&mut value, seq);
-            }
-            table.insert(key.as_slice(), value.as_slice())?;
+        for (row, list) in touches {
+            // On with the object's last row while it is short, so that an object has few.
+            let (mut low, mut high) = (row.to_vec(), row.to_vec());
+            low.extend(0u64.to_be_bytes());
+            high.extend(u64::MAX.to_be_bytes());
+            let last = match table
+                .range::<&[u8]>(low.as_slice()..=high.as_slice())?
+                .next_back()
+            {
+                Some(found) => {
+                    let (key, value) = found?;
+                    Some((key.value().to_vec(), decode_touches(value.value())?))
+                }
+                None => None,
+            };
+            let (key, mut all) = match last {
+                Some((key, all)) if all.len() < TOUCHES_ROW => (key, all),
+                _ => {
+                    let first = list.first().map_or(0, |(arrival, _, _)| *arrival);
+                    ([row.as_slice(), &first.to_be_bytes()].concat(), Vec::new())
+                }
+            };
+            all.extend(list);
+            table.insert(key.as_slice(), encode_touches(&all).as_slice())?;
         }
         drop(table);
         for (actor, run) in runs {
@@ -703,6 +706,34 @@ fn end_key(actor: u32, start_op: u64) -> [u8; 12] {
     key
 }
 
+/// Changes in one row of an object's history, beyond which the next row begins.
+const TOUCHES_ROW: usize = 256;
+
+fn encode_touches(touches: &[(u64, u32, u64)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut before = 0;
+    for (arrival, actor, seq) in touches {
+        put_uint(&mut out, arrival - before);
+        before = *arrival;
+        put_uint(&mut out, u64::from(*actor));
+        put_uint(&mut out, *seq);
+    }
+    out
+}
+
+fn decode_touches(bytes: &[u8]) -> Result<Vec<(u64, u32, u64)>, Damage> {
+    let mut reader = Reader::new(bytes, "touches");
+    let mut all = Vec::new();
+    let mut arrival = 0u64;
+    while !reader.is_empty() {
+        arrival = arrival
+            .checked_add(reader.uint()?)
+            .ok_or_else(|| reader.damage())?;
+        all.push((arrival, reader.small()?, reader.uint()?));
+    }
+    Ok(all)
+}
+
 fn encode_places(places: &[(u32, u64)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (actor, seq) in places {
@@ -817,7 +848,7 @@ impl Store {
         };
         let mut runs = Vec::new();
         for (number, actor, document) in actors {
-            let from = frontier(actor.id) + 1;
+            let mut from = frontier(actor.id) + 1;
             let run = |changes, roster, signature| StoredRun {
                 document: document.clone(),
                 changes,
@@ -827,6 +858,8 @@ impl Store {
                 roster,
             };
             for (changes, end) in self.packed.runs(number, from)? {
+                // What is packed already may be unpacked still: it is sent once.
+                from = from.max(end.first) + changes.len() as u64;
                 runs.push(run(changes, end.roster, end.signature));
             }
             let arrivals: Vec<u64> = {
@@ -834,7 +867,7 @@ impl Store {
                 state
                     .hot
                     .by_actor
-                    .range((number, from)..=(number, actor.seq))
+                    .range((number, from)..(number, from.max(actor.seq + 1)))
                     .map(|(_, arrival)| *arrival)
                     .collect()
             };

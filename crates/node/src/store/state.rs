@@ -39,10 +39,7 @@ pub(crate) struct State {
 }
 
 /// Tasks by status of each document, and the projects.
-pub(crate) type Counted = (
-    Vec<BTreeMap<String, u64>>,
-    BTreeMap<ObjectId, ProjectEntry>,
-);
+pub(crate) type Counted = (Vec<BTreeMap<String, u64>>, BTreeMap<ObjectId, ProjectEntry>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Dirty {
@@ -91,7 +88,7 @@ pub(crate) struct Hot {
     pub(crate) by_key: BTreeMap<[u8; 16], u64>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HotEntry {
     pub(crate) actor: u32,
     pub(crate) seq: u64,
@@ -112,10 +109,6 @@ impl State {
 
     pub(crate) fn document(&self, number: u32) -> Option<&Document> {
         self.documents.get(number as usize)
-    }
-
-    pub(crate) fn document_by_id(&self, id: DocumentId) -> Option<&Document> {
-        self.document(self.document_number(id)?)
     }
 
     /// The number of a document, made with its genesis where it is new.
@@ -206,7 +199,10 @@ impl State {
 
     /// What is counted of the rows in memory.
     pub(crate) fn counted(&self) -> Counted {
-        let counts = self.documents.iter().map(|document| document.counts.clone());
+        let counts = self
+            .documents
+            .iter()
+            .map(|document| document.counts.clone());
         (counts.collect(), self.projects.clone())
     }
 
@@ -501,6 +497,63 @@ impl HotEntry {
     }
 }
 
+impl HotEntry {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_uint(out, u64::from(self.actor));
+        put_uint(out, self.seq);
+        put_uint(out, self.start_op);
+        put_uint(out, self.max_op);
+        out.extend(self.hash.0);
+        put_uint(out, self.deps.len() as u64);
+        for dep in &self.deps {
+            out.extend(dep.0);
+        }
+        for objects in [&self.objects, &self.texts] {
+            put_uint(out, objects.len() as u64);
+            for object in objects {
+                put_uint(out, object.to_bits());
+            }
+        }
+        out.push(u8::from(self.key.is_some()));
+        out.extend(self.key.iter().flatten());
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damage> {
+        let actor = reader.small()?;
+        let (seq, start_op, max_op) = (reader.uint()?, reader.uint()?, reader.uint()?);
+        let hash = ChangeHash(reader.array()?);
+        let mut deps = Vec::new();
+        for _ in 0..reader.count()? {
+            deps.push(ChangeHash(reader.array()?));
+        }
+        let mut lists = [Vec::new(), Vec::new()];
+        for list in &mut lists {
+            for _ in 0..reader.count()? {
+                let bits = reader.uint()?;
+                list.push(ObjectId::from_bits(bits).ok_or_else(|| reader.damage())?);
+            }
+        }
+        let [objects, texts] = lists;
+        let [has_key] = reader.array()?;
+        let key = if has_key == 0 {
+            None
+        } else {
+            Some(reader.array()?)
+        };
+        Ok(Self {
+            actor,
+            seq,
+            start_op,
+            max_op,
+            hash,
+            deps,
+            objects,
+            texts,
+            key,
+        })
+    }
+}
+
 /// By what an idempotency key of a credential is looked up.
 pub(crate) fn key_hash(credential: &str, key: &str) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
@@ -516,7 +569,8 @@ pub(crate) fn key_hash(credential: &str, key: &str) -> [u8; 16] {
 /// A log record as it is stored while it is unpacked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LogRecord {
-    pub(crate) actor: u32,
+    /// What the index in memory holds of it, so that a start reads it and decodes no change.
+    pub(crate) entry: HotEntry,
     pub(crate) seen: i64,
     pub(crate) roster: u32,
     pub(crate) signature: [u8; 64],
@@ -525,8 +579,8 @@ pub(crate) struct LogRecord {
 
 impl LogRecord {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.bytes.len() + 80);
-        put_uint(&mut out, u64::from(self.actor));
+        let mut out = Vec::with_capacity(self.bytes.len() + 240);
+        self.entry.encode(&mut out);
         put_int(&mut out, self.seen);
         put_uint(&mut out, u64::from(self.roster));
         out.extend(self.signature);
@@ -537,7 +591,7 @@ impl LogRecord {
     pub(crate) fn decode(record: &[u8]) -> Result<Self, Damage> {
         let mut reader = Reader::new(super::codec::open(record, "log record")?, "log record");
         Ok(Self {
-            actor: reader.small()?,
+            entry: HotEntry::decode(&mut reader)?,
             seen: reader.int()?,
             roster: reader.small()?,
             signature: reader.array()?,

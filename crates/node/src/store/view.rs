@@ -303,11 +303,9 @@ impl<'s, T: Tables> StoreView<'s, T> {
             && let Some(record) = self.tables.log(arrival)?
         {
             let record = LogRecord::decode(&record)?;
-            let hash =
-                super::blocks::hash_of(&record.bytes).ok_or(Damage { what: "log record" })?;
             return Ok(Some(LogEntry {
                 seen: record.seen,
-                hash,
+                hash: record.entry.hash.0,
                 bytes: record.bytes,
             }));
         }

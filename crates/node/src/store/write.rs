@@ -17,7 +17,7 @@ use super::{
     INDEX, LOCAL, LOG, ROSTER, ROWS, STATE, Store, StoreError, TEXTS, codec,
     index::{self, keys_of},
     rows::{self, Stored},
-    state::{Actor, LogRecord},
+    state::{Actor, HotEntry, LogRecord},
     view::{StoreView, Tables, Writing, text_key},
 };
 
@@ -91,7 +91,7 @@ impl<'s, 't> Batch<'s, 't> {
             .known_actor(change.actor)
             .unwrap_or_default();
         let record = LogRecord {
-            actor: number,
+            entry: HotEntry::of(number, change),
             seen,
             roster: signed.roster,
             signature: signed.signature,
@@ -476,7 +476,10 @@ fn not_free_of_circles(relation: Relation, rows: &BTreeMap<ObjectId, Row>) -> Ve
     for (object, row) in rows {
         let edges = acyclic_edges(row);
         let targets = relation.of(&edges);
-        leads_on.insert(*object, targets.iter().filter(|to| rows.contains_key(to)).count());
+        leads_on.insert(
+            *object,
+            targets.iter().filter(|to| rows.contains_key(to)).count(),
+        );
         for target in targets {
             referrers.entry(*target).or_default().push(*object);
         }

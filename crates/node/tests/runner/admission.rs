@@ -1,7 +1,7 @@
 //! What a node lets in from other devices: who may, in which order, and what it keeps of those it
 //! does not let in.
 
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use stead_doc::{
     change::{Action, Change, Draft, Op},
     document::{DocumentName, Genesis},
@@ -12,7 +12,7 @@ use stead_doc::{
 use stead_node::core::SignedRun;
 use stead_sync::{ChangeClaim, DeviceKey, Incarnation, RosterHead, WorkspaceId};
 
-use super::world::{Founded, Replica, exchange, found, replicas};
+use super::world::{Founded, Replica, found_apart, replicas};
 
 /// A hand that signs whatever it is told.
 struct Forger {
@@ -26,7 +26,11 @@ struct Forger {
 
 impl Forger {
     fn new(node: &Replica, seed: &[u8; 32], credential: stead_sync::CredentialId) -> Self {
-        let project = node.ok("project_list", json!({}))["projects"][0]["id"].as_str().unwrap().parse().unwrap();
+        let project = node.ok("project_list", json!({}))["projects"][0]["id"]
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap();
         Self {
             key: DeviceKey::from_seed(seed),
             workspace: node.founded.roster.workspace(),
@@ -72,7 +76,10 @@ impl Forger {
                 credential: self.credential.clone(),
                 ..Message::default()
             },
-            ops: vec![put(object, "kind", "task"), put(object, "title", "forged or not")],
+            ops: vec![
+                put(object, "kind", "task"),
+                put(object, "title", "forged or not"),
+            ],
         };
         edit(&mut draft);
         Change::author(self.id(), draft).unwrap()
@@ -110,7 +117,13 @@ fn refused(node: &Replica, run: SignedRun, why: &str) {
     let before = node.arrivals();
     let answer = node.admit(vec![run]);
     assert_eq!(answer["admitted"], 0, "{answer}");
-    assert!(answer["refused"][0].as_str().unwrap_or_default().contains(why), "{why}: {answer}");
+    assert!(
+        answer["refused"][0]
+            .as_str()
+            .unwrap_or_default()
+            .contains(why),
+        "{why}: {answer}"
+    );
     assert_eq!(node.arrivals(), before);
 }
 
@@ -120,10 +133,16 @@ fn a_change_of_a_rostered_device_is_let_in() {
     let bea = Forger::new(&node, &founded.bea, founded.bea_credential);
     let first = bea.change(1, None, |_| {});
     let answer = node.admit(vec![bea.run(&[&first])]);
-    assert_eq!(answer, json!({ "admitted": 1, "waiting": 0, "refused": [] }));
+    assert_eq!(
+        answer,
+        json!({ "admitted": 1, "waiting": 0, "refused": [] })
+    );
     // Again: it is here already, which is no refusal.
     let answer = node.admit(vec![bea.run(&[&first])]);
-    assert_eq!(answer, json!({ "admitted": 0, "waiting": 0, "refused": [] }));
+    assert_eq!(
+        answer,
+        json!({ "admitted": 0, "waiting": 0, "refused": [] })
+    );
     let task = node.task(&json!(ObjectId::random(1_001).to_string()));
     assert_eq!(task["createdBy"]["memberName"], "Bea");
     node.assert_clean();
@@ -142,10 +161,18 @@ fn who_is_not_on_the_roster_or_speaks_for_another_is_refused() {
     refused(&node, stranger.run(&[&change]), "may not write here");
 
     // Bea's device with Ada's credential, with one that nobody has, and with none.
-    for credential in [founded.owner.to_string(), "c_0000000000000".to_owned(), String::new()] {
+    for credential in [
+        founded.owner.to_string(),
+        "c_0000000000000".to_owned(),
+        String::new(),
+    ] {
         let foreign = bea(&|forger| forger.credential.clone_from(&credential));
         let change = foreign.change(1, None, |_| {});
-        refused(&node, foreign.run(&[&change]), "credential is not of its device's member");
+        refused(
+            &node,
+            foreign.run(&[&change]),
+            "credential is not of its device's member",
+        );
     }
     // A signature for another workspace, another document, another change, and by another key.
     let honest = bea(&|_| {});
@@ -163,7 +190,9 @@ fn who_is_not_on_the_roster_or_speaks_for_another_is_refused() {
     .sign(&honest.key);
     refused(&node, run, "signature");
     let mut run = honest.run(&[&change]);
-    run.signature = honest.run(&[&honest.change(1, None, |draft| draft.time = 7)]).signature;
+    run.signature = honest
+        .run(&[&honest.change(1, None, |draft| draft.time = 7)])
+        .signature;
     refused(&node, run, "signature");
     let mut run = honest.run(&[&change]);
     run.roster_head = founded.heads[0];
@@ -189,12 +218,25 @@ fn a_run_that_is_not_chained_is_refused_whole() {
     let (node, founded) = world();
     let bea = Forger::new(&node, &founded.bea, founded.bea_credential);
     let first = bea.change(1, None, |_| {});
-    let apart = bea.change(2, None, |draft| draft.deps = vec![Genesis::of(bea.id()).hash]);
-    refused(&node, bea.run(&[&first, &apart]), "do not follow each other");
+    let apart = bea.change(2, None, |draft| {
+        draft.deps = vec![Genesis::of(bea.id()).hash]
+    });
+    refused(
+        &node,
+        bea.run(&[&first, &apart]),
+        "do not follow each other",
+    );
     let second = bea.change(2, Some(&first), |_| {});
     let third = bea.change(3, Some(&second), |_| {});
-    refused(&node, bea.run(&[&first, &third]), "do not follow each other");
-    assert_eq!(node.admit(vec![bea.run(&[&first, &second, &third])])["admitted"], 3);
+    refused(
+        &node,
+        bea.run(&[&first, &third]),
+        "do not follow each other",
+    );
+    assert_eq!(
+        node.admit(vec![bea.run(&[&first, &second, &third])])["admitted"],
+        3
+    );
     node.assert_clean();
 }
 
@@ -205,13 +247,19 @@ fn what_cannot_follow_yet_waits_and_freezes_nobody() {
     let first = bea.change(1, None, |_| {});
     let second = bea.change(2, Some(&first), |_| {});
     let answer = node.admit(vec![bea.run(&[&second])]);
-    assert_eq!(answer, json!({ "admitted": 0, "waiting": 1, "refused": [] }));
+    assert_eq!(
+        answer,
+        json!({ "admitted": 0, "waiting": 1, "refused": [] })
+    );
     // A dependency that is nowhere here.
     let lost = bea.change(1, None, |draft| draft.deps.push(ChangeHash([5; 32])));
     assert_eq!(node.admit(vec![bea.run(&[&lost])])["waiting"], 1);
     // In one batch the order does not matter.
     let answer = node.admit(vec![bea.run(&[&second]), bea.run(&[&first])]);
-    assert_eq!(answer, json!({ "admitted": 2, "waiting": 0, "refused": [] }));
+    assert_eq!(
+        answer,
+        json!({ "admitted": 2, "waiting": 0, "refused": [] })
+    );
     node.assert_clean();
 }
 
@@ -280,7 +328,13 @@ fn a_revoked_credential_writes_here_no_more() {
     let (node, _) = world();
     node.ok("agent_add", json!({ "name": "brief", "local": true }));
     let agent = node.agent("brief");
-    node.node().call(&agent, "task_mutate", json!({ "action": "create", "projectId": "board", "title": "x" })).unwrap();
+    node.node()
+        .call(
+            &agent,
+            "task_mutate",
+            json!({ "action": "create", "projectId": "board", "title": "x" }),
+        )
+        .unwrap();
     node.ok("agent_revoke", json!({ "name": "brief" }));
     assert!(node.node().local_caller(Some("brief")).is_err());
     // What it did stays, with its name.
@@ -303,7 +357,16 @@ fn bytes_that_are_no_change_are_refused_and_nothing_else_happens() {
         run.changes[0].truncate(at);
         assert_eq!(node.admit(vec![run])["admitted"], 0, "cut at {at}");
     }
-    for run in [SignedRun { changes: Vec::new(), ..good.clone() }, SignedRun { changes: vec![Vec::new()], ..good.clone() }] {
+    for run in [
+        SignedRun {
+            changes: Vec::new(),
+            ..good.clone()
+        },
+        SignedRun {
+            changes: vec![Vec::new()],
+            ..good.clone()
+        },
+    ] {
         assert_eq!(node.admit(vec![run])["admitted"], 0);
     }
     assert_eq!(node.admit(vec![good])["admitted"], 1);
@@ -311,13 +374,19 @@ fn bytes_that_are_no_change_are_refused_and_nothing_else_happens() {
 }
 
 #[test]
-fn two_stores_of_different_workspaces_have_nothing_to_say_to_each_other() {
-    let (node, _) = world();
-    let mut founded = found(1);
-    founded.roster = node.founded.roster.clone();
-    let task: Json = node.create(json!({ "title": "x" }));
-    assert!(task["id"].is_string());
-    // The same runs, offered to a node whose roster lacks the device's later entry, wait for nobody.
-    let other = replicas(2);
-    exchange(&other[0], &other[1]);
+fn nothing_of_another_workspace_gets_in_even_from_the_same_devices() {
+    let (node, founded) = world();
+    let elsewhere = found_apart(1, 9);
+    assert_ne!(elsewhere.roster.workspace(), founded.roster.workspace());
+    let other = elsewhere.replica(elsewhere.seeds[0], 3);
+    other.ok("project_add", json!({ "slug": "board" }));
+    other.create(json!({ "title": "of another workspace" }));
+    let before = node.arrivals();
+    for run in other.runs_beyond(&|_| 0) {
+        let answer = node.admit(vec![run]);
+        assert_eq!(answer["admitted"], 0, "{answer}");
+        assert_eq!(answer["refused"].as_array().unwrap().len(), 1, "{answer}");
+    }
+    assert_eq!(node.arrivals(), before);
+    node.assert_clean();
 }

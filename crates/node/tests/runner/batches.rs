@@ -41,7 +41,10 @@ impl Bare {
             slug: "board".to_owned(),
             name: String::new(),
         };
-        bare.run(vec![Job::Command { caller: owner, command }]);
+        bare.run(vec![Job::Command {
+            caller: owner,
+            command,
+        }]);
         bare
     }
 
@@ -63,7 +66,9 @@ impl Bare {
     }
 
     fn job_of(caller: Caller, call: Json) -> Job {
-        let Json::Object(map) = call else { panic!("no object") };
+        let Json::Object(map) = call else {
+            panic!("no object")
+        };
         Job::Command {
             caller,
             command: Command::Task(map),
@@ -106,14 +111,26 @@ fn claim_next_is_never_the_same_task_twice_in_one_batch() {
     for n in 0..6 {
         bare.create(&format!("t{n}"));
     }
-    let agents: Vec<Caller> = AGENTS.iter().map(|name| bare.core.caller_by_name(name).unwrap()).collect();
+    let agents: Vec<Caller> = AGENTS
+        .iter()
+        .map(|name| bare.core.caller_by_name(name).unwrap())
+        .collect();
     let claims: Vec<Job> = (0..8)
-        .map(|n| Bare::job_of(agents[n % 2].clone(), json!({ "action": "claim", "projectId": "board" })))
+        .map(|n| {
+            Bare::job_of(
+                agents[n % 2].clone(),
+                json!({ "action": "claim", "projectId": "board" }),
+            )
+        })
         .collect();
     let answers = bare.run(claims);
     let mut taken: Vec<String> = answers
         .iter()
-        .filter_map(|answer| answer.as_ref().unwrap()["task"]["id"].as_str().map(str::to_owned))
+        .filter_map(|answer| {
+            answer.as_ref().unwrap()["task"]["id"]
+                .as_str()
+                .map(str::to_owned)
+        })
         .collect();
     assert_eq!(taken.len(), 6, "{answers:?}");
     taken.sort();
@@ -135,7 +152,10 @@ fn a_refused_command_between_two_good_ones_leaves_both() {
         bare.job(json!({ "action": "create", "projectId": "board", "title": "after" })),
     ];
     let answers = bare.run(jobs);
-    assert_eq!(answers.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, false, true]);
+    assert_eq!(
+        answers.iter().map(Result::is_ok).collect::<Vec<_>>(),
+        [true, false, false, true]
+    );
     let node = bare.into_replica();
     for answer in [&answers[0], &answers[3]] {
         let task = &answer.as_ref().unwrap()["task"];
@@ -155,7 +175,10 @@ fn a_batch_in_which_nothing_is_written_leaves_the_store_as_it_was() {
     let before = bare.disk.bytes("workspace.redb");
     let jobs = vec![bare.job(json!({ "action": "create", "projectId": "board" }))];
     assert!(bare.run(jobs)[0].is_err());
-    assert!(bare.disk.bytes("workspace.redb") == before, "a refusal wrote something");
+    assert!(
+        bare.disk.bytes("workspace.redb") == before,
+        "a refusal wrote something"
+    );
     let node = bare.into_replica();
     node.assert_clean();
 }
@@ -190,7 +213,10 @@ fn every_answer_under_group_commit_is_durable() {
                 })
             })
             .collect();
-        handles.into_iter().map(|handle| handle.join().unwrap()).collect()
+        handles
+            .into_iter()
+            .map(|handle| handle.join().unwrap())
+            .collect()
     });
     let syncs = node.disk.ops();
     node.kill();
@@ -199,7 +225,10 @@ fn every_answer_under_group_commit_is_durable() {
     for task in answers.iter().flatten() {
         assert_eq!(node.task(&task["id"])["revision"], task["revision"]);
     }
-    assert_eq!(node.arrivals() as usize, 2 + THREADS * EACH + THREADS * EACH.div_ceil(5));
+    assert_eq!(
+        node.arrivals() as usize,
+        2 + THREADS * EACH + THREADS * EACH.div_ceil(5)
+    );
     assert!(syncs > 0);
     node.assert_clean();
 }

@@ -18,48 +18,65 @@ use super::{
 /// acknowledged.
 fn workload(founded: &Founded, disk: &SimDisk, done: &mut dyn FnMut()) -> Result<(), StoreError> {
     let store = Store::open(Box::new(disk.clone()), CACHE)?;
-    let mut core = Core::open(&store, DeviceKey::from_seed(&founded.seeds[0])).map_err(|error| {
-        match error {
+    let mut core = Core::open(&store, DeviceKey::from_seed(&founded.seeds[0])).map_err(
+        |error| match error {
             stead_node::core::OpenError::Store(error) => error,
             other => panic!("{other}"),
-        }
-    })?;
+        },
+    )?;
     let owner = core.owner().unwrap();
     let mut tick = 100;
     let mut ids: Vec<Json> = Vec::new();
-    let mut run = |store: &Store, ids: &mut Vec<Json>, calls: Vec<Json>| -> Result<(), StoreError> {
-        tick += 1;
-        let jobs = calls
-            .into_iter()
-            .map(|call| {
-                let Json::Object(map) = call else { panic!("no object") };
-                Job::Command {
-                    caller: owner.clone(),
-                    command: Command::Task(map),
-                }
-            })
-            .collect();
-        let tick = Tick {
-            wall_ms: START + i64::from(tick) * 1_000,
-            entropy: [tick as u8; 32],
+    let mut run =
+        |store: &Store, ids: &mut Vec<Json>, calls: Vec<Json>| -> Result<(), StoreError> {
+            tick += 1;
+            let jobs = calls
+                .into_iter()
+                .map(|call| {
+                    let Json::Object(map) = call else {
+                        panic!("no object")
+                    };
+                    Job::Command {
+                        caller: owner.clone(),
+                        command: Command::Task(map),
+                    }
+                })
+                .collect();
+            let tick = Tick {
+                wall_ms: START + i64::from(tick) * 1_000,
+                entropy: [tick as u8; 32],
+            };
+            for answer in core.run(store, jobs, tick)?.answers {
+                let answer = answer.unwrap_or_else(|refusal| panic!("{refusal}"));
+                ids.push(answer["task"]["id"].clone());
+            }
+            Ok(())
         };
-        for answer in core.run(store, jobs, tick)?.answers {
-            let answer = answer.unwrap_or_else(|refusal| panic!("{refusal}"));
-            ids.push(answer["task"]["id"].clone());
-        }
-        Ok(())
-    };
     let create = |title: &str, body: usize| json!({ "action": "create", "projectId": "board", "title": title, "body": "b".repeat(body), "idempotencyKey": title });
     run(&store, &mut ids, vec![create("one", 10)])?;
     done();
-    run(&store, &mut ids, vec![create("two", 9_000), create("three", 0), json!({ "action": "claim", "projectId": "board" })])?;
+    run(
+        &store,
+        &mut ids,
+        vec![
+            create("two", 9_000),
+            create("three", 0),
+            json!({ "action": "claim", "projectId": "board" }),
+        ],
+    )?;
     done();
     while store.pack()? > 0 {}
     done();
     let comment = json!({ "action": "comment", "id": ids[0], "body": "a remark" });
     run(&store, &mut ids, vec![comment])?;
     done();
-    run(&store, &mut ids, (0..20).map(|n| create(&format!("many {n}"), 500 * (n % 3))).collect())?;
+    run(
+        &store,
+        &mut ids,
+        (0..20)
+            .map(|n| create(&format!("many {n}"), 500 * (n % 3)))
+            .collect(),
+    )?;
     done();
     while store.pack()? > 0 {}
     done();
@@ -92,7 +109,10 @@ fn base() -> Base {
     let run = disk.copy();
     let mut states = vec![export(&founded, &run.copy())];
     let before = run.ops();
-    workload(&founded, &run.clone(), &mut || states.push(export(&founded, &run.copy()))).unwrap();
+    workload(&founded, &run.clone(), &mut || {
+        states.push(export(&founded, &run.copy()))
+    })
+    .unwrap();
     Base {
         founded,
         disk,
@@ -147,7 +167,11 @@ impl Base {
 #[test]
 fn a_crash_at_any_operation_loses_nothing_acknowledged() {
     let base = base();
-    assert!(base.ops > 30, "a workload of {} operations shows little", base.ops);
+    assert!(
+        base.ops > 30,
+        "a workload of {} operations shows little",
+        base.ops
+    );
     let mut rng = Rng::new(1);
     // All points one after the other, the cuts in turn; more rounds draw other survivors.
     for round in 0..count("STEAD_CRASHES", 1) {
@@ -185,7 +209,12 @@ fn a_second_crash_during_recovery_loses_nothing_either() {
         again.fail_in(stop, Fault::Crash);
         drop(opened(&again));
         let what = format!("crash at {at}, {first:?}, and at {stop} of the recovery, {second:?}");
-        base.check(&again.after(second, &mut rng), acknowledged, turn % 5 == 0, &what);
+        base.check(
+            &again.after(second, &mut rng),
+            acknowledged,
+            turn % 5 == 0,
+            &what,
+        );
     }
 }
 

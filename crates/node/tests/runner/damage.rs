@@ -29,15 +29,33 @@ fn open(disk: &SimDisk) -> Result<Store, StoreError> {
 fn a_flipped_byte_of_the_unpacked_log_is_refused_by_name_at_the_next_start() {
     let (mut node, _) = board();
     let last = node.arrivals() - 1;
-    assert!(node.node().with_store(|store| store.damage_for_test(last)).unwrap());
+    assert!(
+        node.node()
+            .with_store(|store| store.damage_for_test(last))
+            .unwrap()
+    );
     let found = node.ok("doctor", json!({}));
     assert_eq!(found["ok"], false);
-    assert!(found["problems"][0]["what"].as_str().unwrap().contains("log record"), "{found:#}");
-    assert!(found["problems"][0]["hint"].as_str().unwrap().contains("restore"));
+    assert!(
+        found["problems"][0]["what"]
+            .as_str()
+            .unwrap()
+            .contains("log record"),
+        "{found:#}"
+    );
+    assert!(
+        found["problems"][0]["hint"]
+            .as_str()
+            .unwrap()
+            .contains("restore")
+    );
     // A rebuild has nothing to compute from; it refuses, and what was shown before is still shown.
     let before = node.ok("task_search", json!({ "projectId": "board", "limit": 5 }));
     assert!(node.call("doctor", json!({ "rebuild": true })).is_err());
-    assert_eq!(node.ok("task_search", json!({ "projectId": "board", "limit": 5 })), before);
+    assert_eq!(
+        node.ok("task_search", json!({ "projectId": "board", "limit": 5 })),
+        before
+    );
     node.stop();
     match open(&node.disk) {
         Err(StoreError::Damage(damage)) => assert_eq!(damage.what, "log record"),
@@ -50,7 +68,9 @@ fn a_failed_rebuild_leaves_counts_and_projects_as_they_were() {
     let (mut node, _) = board();
     let before = node.ok("project_list", json!({}));
     let first = node.arrivals() - 1;
-    node.node().with_store(|store| store.damage_for_test(first)).unwrap();
+    node.node()
+        .with_store(|store| store.damage_for_test(first))
+        .unwrap();
     assert!(node.node().rebuild().is_err());
     assert_eq!(node.ok("project_list", json!({})), before);
     // And nothing wrong of it becomes durable with the next write.
@@ -65,12 +85,19 @@ fn a_row_altered_by_hand_is_found_named_and_healed() {
     let (node, ids) = board();
     let before = node.export();
     let id = ids[3].as_str().unwrap().parse().unwrap();
-    assert!(node.node().with_store(|store| store.alter_row_for_test(id, "title", "forged")).unwrap());
+    assert!(
+        node.node()
+            .with_store(|store| store.alter_row_for_test(id, "title", "forged"))
+            .unwrap()
+    );
     assert_eq!(node.task(&ids[3])["title"], "forged");
     let found = node.ok("doctor", json!({}));
     assert_eq!(found["ok"], false);
     let problem = found["problems"].to_string();
-    assert!(problem.contains(ids[3].as_str().unwrap()) && problem.contains("--rebuild"), "{found:#}");
+    assert!(
+        problem.contains(ids[3].as_str().unwrap()) && problem.contains("--rebuild"),
+        "{found:#}"
+    );
     let healed = node.ok("doctor", json!({ "rebuild": true }));
     assert_eq!(healed["ok"], true, "{healed:#}");
     assert!(node.export() == before);
@@ -99,7 +126,9 @@ fn raw(disk: &SimDisk, file: &str, change: impl FnOnce(&redb::WriteTransaction))
         }
     }
     let (backend, _) = disk.backend(file).unwrap();
-    let database = redb::Database::builder().create_with_backend(Boxed(backend)).unwrap();
+    let database = redb::Database::builder()
+        .create_with_backend(Boxed(backend))
+        .unwrap();
     let txn = database.begin_write().unwrap();
     change(&txn);
     txn.commit().unwrap();
@@ -118,15 +147,33 @@ fn whatever_is_taken_out_of_the_view_is_found_and_healed() {
     let clean = node.disk.copy();
     type Change = fn(&redb::WriteTransaction);
     let changes: [(&str, Change); 6] = [
-        ("an index entry is gone", |txn| drop(txn.open_table(INDEX).unwrap().pop_first().unwrap())),
-        ("an index entry too many", |txn| drop(txn.open_table(INDEX).unwrap().insert(b"s-nothing-real-here-at-all".as_slice(), ()).unwrap())),
+        ("an index entry is gone", |txn| {
+            drop(txn.open_table(INDEX).unwrap().pop_first().unwrap())
+        }),
+        ("an index entry too many", |txn| {
+            drop(
+                txn.open_table(INDEX)
+                    .unwrap()
+                    .insert(b"s-nothing-real-here-at-all".as_slice(), ())
+                    .unwrap(),
+            )
+        }),
         ("a suspended edge that is none", |txn| {
             // Of document 1: object, then field.
             let key = [b"u\0\0\0\x01".as_slice(), &[1; 8], b"parentId"].concat();
-            drop(txn.open_table(INDEX).unwrap().insert(key.as_slice(), ()).unwrap());
+            drop(
+                txn.open_table(INDEX)
+                    .unwrap()
+                    .insert(key.as_slice(), ())
+                    .unwrap(),
+            );
         }),
-        ("a row is gone", |txn| drop(txn.open_table(ROWS).unwrap().pop_last().unwrap())),
-        ("a text is gone", |txn| drop(txn.open_table(TEXTS).unwrap().pop_first().unwrap())),
+        ("a row is gone", |txn| {
+            drop(txn.open_table(ROWS).unwrap().pop_last().unwrap())
+        }),
+        ("a text is gone", |txn| {
+            drop(txn.open_table(TEXTS).unwrap().pop_first().unwrap())
+        }),
         ("a row with a flipped byte", |txn| {
             let mut rows = txn.open_table(ROWS).unwrap();
             let (key, mut value) = {
@@ -173,17 +220,25 @@ fn a_flipped_byte_of_the_packed_log_is_found() {
     let found = node.ok("doctor", json!({}));
     assert_eq!(found["ok"], false);
     assert!(found["problems"].to_string().contains("block"), "{found:#}");
-    node.refused("UNAVAILABLE", "task_get", json!({ "id": ids[20], "view": "history" }));
+    node.refused(
+        "UNAVAILABLE",
+        "task_get",
+        json!({ "id": ids[20], "view": "history" }),
+    );
 }
 
 #[test]
 fn a_newer_format_is_refused_and_the_file_left_as_it_is() {
     let (mut node, _) = board();
-    node.node().with_store(|store| store.set_format_for_test(2)).unwrap();
+    node.node()
+        .with_store(|store| store.set_format_for_test(2))
+        .unwrap();
     node.stop();
     let before = ["packed.redb", "lease.json"].map(|name| node.disk.bytes(name));
     match open(&node.disk) {
-        Err(error @ StoreError::Newer(2)) => assert!(error.to_string().contains("format 2"), "{error}"),
+        Err(error @ StoreError::Newer(2)) => {
+            assert!(error.to_string().contains("format 2"), "{error}")
+        }
         other => panic!("opened: {other:?}"),
     }
     // To read what the store says about itself redb opens and closes the first file, and keeps its
@@ -208,10 +263,15 @@ fn a_view_by_older_rules_is_computed_again_at_the_start() {
     let (mut node, ids) = board();
     let before = node.export();
     let id = ids[3].as_str().unwrap().parse().unwrap();
-    node.node().with_store(|store| store.alter_row_for_test(id, "title", "by the old rules")).unwrap();
-    let mut meta = serde_json::to_value(node.node().with_store(|store| Ok(store.meta())).unwrap()).unwrap();
+    node.node()
+        .with_store(|store| store.alter_row_for_test(id, "title", "by the old rules"))
+        .unwrap();
+    let mut meta =
+        serde_json::to_value(node.node().with_store(|store| Ok(store.meta())).unwrap()).unwrap();
     meta["view_rules"] = 0.into();
-    node.node().with_store(|store| store.set_meta_for_test(&serde_json::from_value(meta).unwrap())).unwrap();
+    node.node()
+        .with_store(|store| store.set_meta_for_test(&serde_json::from_value(meta).unwrap()))
+        .unwrap();
     node.restart();
     assert!(node.export() == before);
     node.assert_clean();
@@ -232,10 +292,26 @@ fn files_that_do_not_belong_together_are_refused() {
     let other = SimDisk::default();
     drop(found(1).create(&other, 77));
     let cases = [
-        ("the packed file of another store", node.disk.bytes("workspace.redb"), other.bytes("packed.redb")),
-        ("an older packed file", node.disk.bytes("workspace.redb"), older.bytes("packed.redb")),
-        ("an older hot file", older.bytes("workspace.redb"), node.disk.bytes("packed.redb")),
-        ("no packed file", node.disk.bytes("workspace.redb"), Vec::new()),
+        (
+            "the packed file of another store",
+            node.disk.bytes("workspace.redb"),
+            other.bytes("packed.redb"),
+        ),
+        (
+            "an older packed file",
+            node.disk.bytes("workspace.redb"),
+            older.bytes("packed.redb"),
+        ),
+        (
+            "an older hot file",
+            older.bytes("workspace.redb"),
+            node.disk.bytes("packed.redb"),
+        ),
+        (
+            "no packed file",
+            node.disk.bytes("workspace.redb"),
+            Vec::new(),
+        ),
         ("no hot file", Vec::new(), node.disk.bytes("packed.redb")),
     ];
     for (what, hot, packed) in cases {
@@ -247,7 +323,10 @@ fn files_that_do_not_belong_together_are_refused() {
             other => panic!("{what}: {other:?}"),
         }
     }
-    assert!(matches!(open(&SimDisk::default()), Err(StoreError::Missing)));
+    assert!(matches!(
+        open(&SimDisk::default()),
+        Err(StoreError::Missing)
+    ));
 }
 
 #[test]
@@ -286,10 +365,14 @@ fn a_truncated_or_overwritten_file_is_an_error_or_all_there_and_never_empty() {
             let owner = started.local_caller(None).unwrap();
             let pages = started.exclusive(Store::check_pages);
             let doctor = started.call(&owner, "doctor", json!({}));
-            let sound = matches!(pages, Ok(true)) && matches!(&doctor, Ok(found) if found["ok"] == true);
+            let sound =
+                matches!(pages, Ok(true)) && matches!(&doctor, Ok(found) if found["ok"] == true);
             if sound {
                 let back = Replica::start_with(started, &node);
-                assert!(back.export() == whole, "round {round}, {file}: something else is there and nobody says so");
+                assert!(
+                    back.export() == whole,
+                    "round {round}, {file}: something else is there and nobody says so"
+                );
             }
         }
     }

@@ -390,7 +390,10 @@ impl Disk for SimDisk {
         }
         Ok(match inner.files.get(name) {
             Some(file) => file.live.len() as u64,
-            None => inner.small.get(name).map_or(0, |content| content.len() as u64),
+            None => inner
+                .small
+                .get(name)
+                .map_or(0, |content| content.len() as u64),
         })
     }
 }

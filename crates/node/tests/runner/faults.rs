@@ -41,7 +41,11 @@ fn a_commit_that_fails_is_answered_retry_and_the_same_key_then_has_one_effect() 
             let made = create(&node, "new").unwrap()["task"]["id"].take();
             assert_eq!(create(&node, "new").unwrap()["task"]["id"], made);
             node.create(json!({ "title": "after" }));
-            assert_ne!(node.incarnation(), before.0, "the incarnation is not used again");
+            assert_ne!(
+                node.incarnation(),
+                before.0,
+                "the incarnation is not used again"
+            );
             assert_eq!(node.all_pages(&json!({})).len(), 3, "{fault:?} at {at}");
             node.kill();
             assert_eq!(node.all_pages(&json!({})).len(), 3);
@@ -62,7 +66,10 @@ fn everybody_in_a_failed_batch_is_told_and_the_next_batch_is_written() {
                 scope.spawn(move || (n, create(node, &format!("t{n}"))))
             })
             .collect();
-        handles.into_iter().map(|handle| handle.join().unwrap()).collect()
+        handles
+            .into_iter()
+            .map(|handle| handle.join().unwrap())
+            .collect()
     });
     assert!(answers.iter().any(|(_, answer)| answer.is_err()));
     for (n, answer) in &answers {
@@ -89,7 +96,10 @@ fn a_disk_that_is_full_refuses_writes_answers_reads_and_recovers() {
         match create(&node, &format!("filler {n}")) {
             Ok(_) => {}
             Err(refusal) => {
-                assert!(["RETRY", "UNAVAILABLE"].contains(&refusal.code.as_str()), "{refusal}");
+                assert!(
+                    ["RETRY", "UNAVAILABLE"].contains(&refusal.code.as_str()),
+                    "{refusal}"
+                );
                 refused += 1;
                 if refused > 3 {
                     break;
@@ -108,7 +118,11 @@ fn a_disk_that_is_full_refuses_writes_answers_reads_and_recovers() {
 
 fn random_text(seed: u64) -> String {
     let mut rng = super::world::Rng::new(seed);
-    (0..20_000).map(|_| format!("{:016x}", rng.next())).collect::<Vec<_>>().concat()[..190_000].to_owned()
+    (0..20_000)
+        .map(|_| format!("{:016x}", rng.next()))
+        .collect::<Vec<_>>()
+        .concat()[..190_000]
+        .to_owned()
 }
 
 #[test]
@@ -122,7 +136,10 @@ fn a_store_that_cannot_be_opened_again_is_tried_with_each_command() {
     // Closed: nothing is answered from memory.
     let refusal = node.call("task_get", json!({ "id": id })).unwrap_err();
     assert_eq!(refusal.code.as_str(), "UNAVAILABLE", "{refusal}");
-    assert_eq!(create(&node, "two").unwrap_err().code.as_str(), "UNAVAILABLE");
+    assert_eq!(
+        create(&node, "two").unwrap_err().code.as_str(),
+        "UNAVAILABLE"
+    );
     node.disk.heal();
     create(&node, "one").unwrap();
     assert_eq!(node.task(&id)["title"], "kept");
@@ -148,10 +165,14 @@ fn a_packing_that_fails_does_not_keep_the_node_from_answering() {
         }
         // A redb database does not work on after an error: the node has to open it again.
         let answered = create(&node, "t3");
-        if answered.is_err() {
-            assert_eq!(answered.unwrap_err().code.as_str(), "RETRY");
+        if let Err(refusal) = answered {
+            assert_eq!(refusal.code.as_str(), "RETRY");
         }
-        assert_eq!(create(&node, "t3").unwrap()["task"]["id"], id, "failed at {at}");
+        assert_eq!(
+            create(&node, "t3").unwrap()["task"]["id"],
+            id,
+            "failed at {at}"
+        );
         let history = node.ok("task_get", json!({ "id": id, "view": "history" }));
         assert_eq!(history["history"].as_array().unwrap().len(), 2);
     }

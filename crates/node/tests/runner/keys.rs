@@ -44,17 +44,39 @@ fn calls(node: &Replica) -> Vec<(Json, Json)> {
         call["revision"] = task["revision"].clone();
         call
     };
-    task = say("update", revise(&task, json!({ "title": "renamed", "statePatch": { "a": 1 } })))["task"].take();
+    task = say(
+        "update",
+        revise(
+            &task,
+            json!({ "title": "renamed", "statePatch": { "a": 1 } }),
+        ),
+    )["task"]
+        .take();
     task = say("move", revise(&task, json!({ "status": "review" })))["task"].take();
     say("comment", json!({ "id": id, "body": "a remark" }));
     task = say("block", revise(&task, json!({ "reason": "waits" })))["task"].take();
     task = say("unblock", revise(&task, json!({})))["task"].take();
-    task = say("link", revise(&task, json!({ "type": "relates_to", "targetId": other["id"] })))["task"].take();
+    task = say(
+        "link",
+        revise(
+            &task,
+            json!({ "type": "relates_to", "targetId": other["id"] }),
+        ),
+    )["task"]
+        .take();
     task = say("claim", revise(&task, json!({})))["task"].take();
     task = say("release", revise(&task, json!({})))["task"].take();
     say("claim", json!({ "projectId": "board" }));
-    let sprint = say("sprint_create", json!({ "projectId": "board", "name": "s" }))["sprint"].take();
-    task = say("sprint_assign", revise(&task_now(node, &task), json!({ "sprintId": sprint["id"] })))["task"].take();
+    let sprint = say(
+        "sprint_create",
+        json!({ "projectId": "board", "name": "s" }),
+    )["sprint"]
+        .take();
+    task = say(
+        "sprint_assign",
+        revise(&task_now(node, &task), json!({ "sprintId": sprint["id"] })),
+    )["task"]
+        .take();
     say("sprint_activate", json!({ "sprintId": sprint["id"] }));
     say("sprint_complete", json!({ "sprintId": sprint["id"] }));
     task = say("archive", revise(&task, json!({})))["task"].take();
@@ -73,7 +95,11 @@ fn replay(node: &Replica, calls: &[(Json, Json)], when: &str) {
         let again = node.ok("task_mutate", call.clone());
         assert_eq!(own(again), own(answer.clone()), "{when}: {call}");
     }
-    assert_eq!(node.arrivals(), before, "{when}: a repeated call wrote something");
+    assert_eq!(
+        node.arrivals(),
+        before,
+        "{when}: a repeated call wrote something"
+    );
 }
 
 #[test]
@@ -89,7 +115,10 @@ fn a_repeated_call_has_the_first_answer_and_no_further_effect() {
     replay(&node, &calls, "after packing");
     // The object moves on; the answer is that of then.
     let id = calls[0].1["task"]["id"].clone();
-    node.update(&id, json!({ "title": "much later", "body": "c".repeat(9_000) }));
+    node.update(
+        &id,
+        json!({ "title": "much later", "body": "c".repeat(9_000) }),
+    );
     replay(&node, &calls, "after the object moved on");
     node.pack();
     node.restart();
@@ -102,7 +131,8 @@ fn a_repeated_call_has_the_first_answer_and_no_further_effect() {
 #[test]
 fn an_unmoved_object_is_answered_in_the_same_bytes() {
     let mut node = replica();
-    let call = json!({ "action": "create", "projectId": "board", "title": "one", "idempotencyKey": "k" });
+    let call =
+        json!({ "action": "create", "projectId": "board", "title": "one", "idempotencyKey": "k" });
     let first = node.ok("task_mutate", call.clone()).to_string();
     assert_eq!(node.ok("task_mutate", call.clone()).to_string(), first);
     node.pack();
@@ -138,18 +168,27 @@ fn the_same_key_with_other_content_is_refused_and_names_what_was_made() {
     assert_eq!(node.all_pages(&json!({})).len(), 1);
     // Keys are a credential's own: another one's equal key is another key.
     let agent = node.agent("scout");
-    let other = node.node().call(&agent, "task_mutate", call("two")).unwrap();
+    let other = node
+        .node()
+        .call(&agent, "task_mutate", call("two"))
+        .unwrap();
     assert_ne!(other["task"]["id"], made);
 }
 
 #[test]
 fn a_key_in_one_batch_twice_has_one_effect() {
     let node = replica();
-    let call = json!({ "action": "create", "projectId": "board", "title": "one", "idempotencyKey": "k" });
+    let call =
+        json!({ "action": "create", "projectId": "board", "title": "one", "idempotencyKey": "k" });
     let before = node.arrivals();
     let answers: Vec<Json> = std::thread::scope(|scope| {
-        let handles: Vec<_> = (0..16).map(|_| scope.spawn(|| node.ok("task_mutate", call.clone()))).collect();
-        handles.into_iter().map(|handle| handle.join().unwrap()).collect()
+        let handles: Vec<_> = (0..16)
+            .map(|_| scope.spawn(|| node.ok("task_mutate", call.clone())))
+            .collect();
+        handles
+            .into_iter()
+            .map(|handle| handle.join().unwrap())
+            .collect()
     });
     assert_eq!(node.arrivals(), before + 1);
     for answer in &answers {
@@ -160,8 +199,13 @@ fn a_key_in_one_batch_twice_has_one_effect() {
 #[test]
 fn a_list_of_updates_goes_on_where_it_stopped() {
     let node = replica();
-    let tasks: Vec<Json> = (0..5).map(|n| node.create(json!({ "title": format!("t{n}") }))).collect();
-    let updates: Vec<Json> = tasks.iter().map(|task| json!({ "id": task["id"], "revision": task["revision"] })).collect();
+    let tasks: Vec<Json> = (0..5)
+        .map(|n| node.create(json!({ "title": format!("t{n}") })))
+        .collect();
+    let updates: Vec<Json> = tasks
+        .iter()
+        .map(|task| json!({ "id": task["id"], "revision": task["revision"] }))
+        .collect();
     let call = |updates: &[Json]| json!({ "action": "move", "status": "done", "updates": updates, "idempotencyKey": "list" });
     let first = node.ok("task_mutate", call(&updates));
     assert_eq!(first["moved"].as_array().unwrap().len(), 5, "{first}");

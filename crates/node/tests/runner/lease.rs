@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use stead_node::store::{Store, BackupHead};
+use stead_node::store::{BackupHead, Store};
 
 use super::world::{CACHE, Clock, Replica, exchange, replica, replicas};
 
@@ -27,7 +27,11 @@ fn assert_no_equivocation(nodes: &[&Replica]) {
     let mut all = BTreeMap::new();
     for node in nodes {
         for (key, hash) in changes(node) {
-            assert_eq!(*all.entry(key).or_insert(hash), hash, "one actor and seq, two changes");
+            assert_eq!(
+                *all.entry(key).or_insert(hash),
+                hash,
+                "one actor and seq, two changes"
+            );
         }
     }
 }
@@ -89,10 +93,20 @@ fn an_older_copy_of_the_files_never_repeats_a_place_of_the_log() {
             disk.set_bytes("lease.json", lease.clone());
         }
         let before = disk.bytes("lease.json");
-        let back = Replica::start(&node.founded, disk, node.seed, Clock::new(70 + what.len() as u64 + u64::from(what == "stopped")));
+        let back = Replica::start(
+            &node.founded,
+            disk,
+            node.seed,
+            Clock::new(70 + what.len() as u64 + u64::from(what == "stopped")),
+        );
         let old = back.incarnation();
         back.create(json!({ "title": format!("written by the copy of the {what} one") }));
-        assert_ne!(back.incarnation(), old, "{what}: {}", String::from_utf8_lossy(&before));
+        assert_ne!(
+            back.incarnation(),
+            old,
+            "{what}: {}",
+            String::from_utf8_lossy(&before)
+        );
         assert_no_equivocation(&[&back, &peer]);
         exchange(&back, &peer);
         back.assert_clean();
@@ -125,12 +139,15 @@ fn a_restored_backup_is_another_generation_and_writes_as_another_incarnation() {
         changes: node.arrivals(),
     };
     let mut file = Vec::new();
-    node.node().with_store(|store| store.backup(&head, &mut file)).unwrap();
+    node.node()
+        .with_store(|store| store.backup(&head, &mut file))
+        .unwrap();
     // What was written after the backup is with a peer alone.
     node.create(json!({ "title": "after the backup" }));
 
     let disk = super::disk::SimDisk::default();
-    let (store, _) = Store::restore(Box::new(disk.clone()), file.as_slice(), [200; 16], CACHE).unwrap();
+    let (store, _) =
+        Store::restore(Box::new(disk.clone()), file.as_slice(), [200; 16], CACHE).unwrap();
     assert_ne!(store.meta().generation, meta.generation);
     drop(store);
     let back = Replica::start(&node.founded, disk, node.seed, Clock::new(5));
@@ -147,11 +164,17 @@ fn a_restored_backup_is_another_generation_and_writes_as_another_incarnation() {
     for at in [0, 10, file.len() / 2, file.len() - 1] {
         let cut = &file[..at];
         let disk = super::disk::SimDisk::default();
-        assert!(Store::restore(Box::new(disk.clone()), cut, [1; 16], CACHE).is_err(), "cut at {at}");
+        assert!(
+            Store::restore(Box::new(disk.clone()), cut, [1; 16], CACHE).is_err(),
+            "cut at {at}"
+        );
         assert!(Store::open(Box::new(disk), CACHE).is_err(), "cut at {at}");
         let mut flipped = file.clone();
         flipped[at.min(file.len() - 1)] ^= 0x10;
         let disk = super::disk::SimDisk::default();
-        assert!(Store::restore(Box::new(disk), flipped.as_slice(), [1; 16], CACHE).is_err(), "flipped at {at}");
+        assert!(
+            Store::restore(Box::new(disk), flipped.as_slice(), [1; 16], CACHE).is_err(),
+            "flipped at {at}"
+        );
     }
 }

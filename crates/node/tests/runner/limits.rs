@@ -12,15 +12,30 @@ use super::world::replica;
 #[test]
 fn updates_of_one_call() {
     let node = replica();
-    let tasks: Vec<Json> = (0..=limits::UPDATES).map(|n| node.create(json!({ "title": format!("t{n}") }))).collect();
-    let updates = |many: usize| -> Json { tasks.iter().take(many).map(|task| json!({ "id": task["id"], "revision": node.task(&task["id"])["revision"] })).collect() };
+    let tasks: Vec<Json> = (0..=limits::UPDATES)
+        .map(|n| node.create(json!({ "title": format!("t{n}") })))
+        .collect();
+    let updates = |many: usize| -> Json {
+        tasks
+            .iter()
+            .take(many)
+            .map(|task| json!({ "id": task["id"], "revision": node.task(&task["id"])["revision"] }))
+            .collect()
+    };
     for (many, title) in [(limits::UPDATES - 1, "a"), (limits::UPDATES, "b")] {
-        let answer = node.mutate("update", json!({ "updates": updates(many), "title": title }));
+        let answer = node.mutate(
+            "update",
+            json!({ "updates": updates(many), "title": title }),
+        );
         assert_eq!(answer["moved"].as_array().unwrap().len(), many);
         assert_eq!(answer["refused"], json!([]));
     }
     let before = node.arrivals();
-    node.refused("TOO_LARGE", "task_mutate", json!({ "action": "update", "updates": updates(limits::UPDATES + 1), "title": "c" }));
+    node.refused(
+        "TOO_LARGE",
+        "task_mutate",
+        json!({ "action": "update", "updates": updates(limits::UPDATES + 1), "title": "c" }),
+    );
     assert_eq!(node.arrivals(), before);
     // Of a list some may be refused; each is named.
     let mut some = updates(3);
@@ -35,24 +50,44 @@ fn updates_of_one_call() {
 #[test]
 fn tasks_of_one_import() {
     let node = replica();
-    let tasks = |many: usize| -> Vec<Json> { (0..many).map(|n| json!({ "name": format!("x:{n}"), "fields": { "title": "t" } })).collect() };
+    let tasks = |many: usize| -> Vec<Json> {
+        (0..many)
+            .map(|n| json!({ "name": format!("x:{n}"), "fields": { "title": "t" } }))
+            .collect()
+    };
     for many in [99, 100] {
-        let answer = node.ok("import_tasks", json!({ "projectId": "board", "tasks": tasks(many) }));
+        let answer = node.ok(
+            "import_tasks",
+            json!({ "projectId": "board", "tasks": tasks(many) }),
+        );
         assert_eq!(answer["results"].as_array().unwrap().len(), many);
     }
-    node.refused("TOO_LARGE", "import_tasks", json!({ "projectId": "board", "tasks": tasks(101) }));
+    node.refused(
+        "TOO_LARGE",
+        "import_tasks",
+        json!({ "projectId": "board", "tasks": tasks(101) }),
+    );
     assert_eq!(node.all_pages(&json!({ "status": ["any"] })).len(), 100);
 }
 
 #[test]
 fn ids_of_one_get() {
     let node = replica();
-    let ids: Vec<Json> = (0..limits::GET_IDS + 1).map(|n| node.create(json!({ "title": format!("t{n}") }))["id"].take()).collect();
+    let ids: Vec<Json> = (0..limits::GET_IDS + 1)
+        .map(|n| node.create(json!({ "title": format!("t{n}") }))["id"].take())
+        .collect();
     for many in [limits::GET_IDS - 1, limits::GET_IDS] {
         let answer = node.ok("task_get", json!({ "ids": ids[..many], "view": "summary" }));
-        assert_eq!(answer["tasks"].as_array().unwrap().len() + answer["missing"].as_array().unwrap().len(), many);
+        assert_eq!(
+            answer["tasks"].as_array().unwrap().len() + answer["missing"].as_array().unwrap().len(),
+            many
+        );
     }
-    node.refused("TOO_LARGE", "task_get", json!({ "ids": ids, "view": "summary" }));
+    node.refused(
+        "TOO_LARGE",
+        "task_get",
+        json!({ "ids": ids, "view": "summary" }),
+    );
 }
 
 #[test]
@@ -82,7 +117,11 @@ fn characters_and_bytes_of_a_long_text() {
             Err(refusal) => assert!(!fits && refusal.code.as_str() == "TOO_LARGE", "{refusal}"),
         }
     }
-    for (chars, fits) in [(limits::TITLE_CHARS - 1, true), (limits::TITLE_CHARS, true), (limits::TITLE_CHARS + 1, false)] {
+    for (chars, fits) in [
+        (limits::TITLE_CHARS - 1, true),
+        (limits::TITLE_CHARS, true),
+        (limits::TITLE_CHARS + 1, false),
+    ] {
         let call = json!({ "action": "create", "projectId": "board", "title": "ä".repeat(chars) });
         assert_eq!(node.call("task_mutate", call).is_ok(), fits);
     }
@@ -96,7 +135,12 @@ fn jobs_of_one_commit_and_of_the_queue() {
     let owner = node.owner();
     let job = |n: usize| Job::Command {
         caller: owner.clone(),
-        command: Command::Task(json!({ "action": "create", "projectId": "board", "title": format!("t{n}") }).as_object().unwrap().clone()),
+        command: Command::Task(
+            json!({ "action": "create", "projectId": "board", "title": format!("t{n}") })
+                .as_object()
+                .unwrap()
+                .clone(),
+        ),
     };
     // More than a commit takes and more than the queue holds: whoever waits is served in order.
     for many in [BATCH_JOBS - 1, BATCH_JOBS, BATCH_JOBS + 1, QUEUE_JOBS + 1] {
@@ -113,7 +157,13 @@ fn a_full_queue_is_said_and_nothing_of_it_is_written() {
     let before = node.arrivals();
     // The writer waits for the store while a maintenance call has it for itself.
     let owner = node.owner();
-    let call = || node.node().call(&owner, "task_mutate", json!({ "action": "create", "projectId": "board", "title": "t" }));
+    let call = || {
+        node.node().call(
+            &owner,
+            "task_mutate",
+            json!({ "action": "create", "projectId": "board", "title": "t" }),
+        )
+    };
     let (mut written, mut full) = (0, 0);
     std::thread::scope(|scope| {
         let (release, released) = std::sync::mpsc::channel::<()>();

@@ -66,7 +66,10 @@ fn shown(node: &Replica, ids: &[Json]) -> Vec<Json> {
         all.push(node.task(id));
         let mut cursor = Json::Null;
         loop {
-            let page = node.ok("task_get", json!({ "id": id, "view": "history", "limit": 7, "cursor": cursor }));
+            let page = node.ok(
+                "task_get",
+                json!({ "id": id, "view": "history", "limit": 7, "cursor": cursor }),
+            );
             cursor = page["nextCursor"].clone();
             all.push(page["history"].clone());
             if cursor.is_null() {
@@ -92,7 +95,10 @@ fn shown(node: &Replica, ids: &[Json]) -> Vec<Json> {
     }
     let mut cursor = Json::Null;
     loop {
-        let page = node.ok("transitions", json!({ "projectId": "board", "cursor": cursor, "limit": 13 }));
+        let page = node.ok(
+            "transitions",
+            json!({ "projectId": "board", "cursor": cursor, "limit": 13 }),
+        );
         cursor = page["nextCursor"].clone();
         all.extend(page["transitions"].as_array().unwrap().clone());
         if cursor.is_null() {
@@ -108,19 +114,37 @@ fn nothing_that_is_shown_changes_by_packing() {
     let old = node.ok("task_get", json!({ "id": ids[0], "view": "history" }));
     assert!(!old["history"].as_array().unwrap().is_empty());
     let before = shown(&node, &ids);
-    let stale: Vec<(Json, Json)> = ids.iter().take(8).map(|id| {
-        let first = node.task(id)["revision"].take();
-        node.update(id, json!({ "title": "moved on" }));
-        (id.clone(), first)
-    }).collect();
+    let stale: Vec<(Json, Json)> = ids
+        .iter()
+        .take(8)
+        .map(|id| {
+            let first = node.task(id)["revision"].take();
+            node.update(id, json!({ "title": "moved on" }));
+            (id.clone(), first)
+        })
+        .collect();
     let refusals = |node: &Replica| -> Vec<Json> {
-        stale.iter().map(|(id, revision)| node.refused("STALE_WRITE", "task_mutate", json!({ "action": "update", "id": id, "revision": revision, "title": "x" }))).collect()
+        stale
+            .iter()
+            .map(|(id, revision)| {
+                node.refused(
+                    "STALE_WRITE",
+                    "task_mutate",
+                    json!({ "action": "update", "id": id, "revision": revision, "title": "x" }),
+                )
+            })
+            .collect()
     };
     let before_stale = refusals(&node);
     let with_updates = shown(&node, &ids);
     assert!(before.len() <= with_updates.len() + 40);
     assert!(node.pack() > 1_000);
-    assert_eq!(node.node().with_store(|store| Ok(store.unpacked())).unwrap(), 0);
+    assert_eq!(
+        node.node()
+            .with_store(|store| Ok(store.unpacked()))
+            .unwrap(),
+        0
+    );
     let compare = |node: &Replica, when: &str| {
         for (before, after) in with_updates.iter().zip(shown(node, &ids)) {
             assert!(*before == after, "{when}: {before:#} is now {after:#}");
@@ -158,13 +182,20 @@ fn transitions_of_one_change_are_never_parted_by_a_page() {
         if packed {
             node.pack();
         }
-        let all = node.ok("transitions", json!({ "projectId": "board", "limit": 1_000 }))["transitions"].take();
+        let all = node.ok(
+            "transitions",
+            json!({ "projectId": "board", "limit": 1_000 }),
+        )["transitions"]
+            .take();
         assert_eq!(all.as_array().unwrap().len(), 27);
         for limit in 1..8 {
             let mut paged = Vec::new();
             let mut cursor = Json::Null;
             loop {
-                let page = node.ok("transitions", json!({ "projectId": "board", "cursor": cursor, "limit": limit }));
+                let page = node.ok(
+                    "transitions",
+                    json!({ "projectId": "board", "cursor": cursor, "limit": limit }),
+                );
                 paged.extend(page["transitions"].as_array().unwrap().clone());
                 cursor = page["nextCursor"].clone();
                 if cursor.is_null() {
@@ -180,9 +211,23 @@ fn transitions_of_one_change_are_never_parted_by_a_page() {
 fn who_reads_while_it_packs_sees_what_was_there_before() {
     let (node, ids) = busy(400);
     let watched: Vec<Json> = ids.iter().step_by(21).cloned().collect();
-    let expected: Vec<(Json, Json)> = watched.iter().map(|id| (node.task(id), node.ok("task_get", json!({ "id": id, "view": "history", "limit": 200 })))).collect();
+    let expected: Vec<(Json, Json)> = watched
+        .iter()
+        .map(|id| {
+            (
+                node.task(id),
+                node.ok(
+                    "task_get",
+                    json!({ "id": id, "view": "history", "limit": 200 }),
+                ),
+            )
+        })
+        .collect();
     let newest = node.arrivals();
-    let changes = node.ok("changes_since", json!({ "cursor": newest - 60, "limit": 60 }));
+    let changes = node.ok(
+        "changes_since",
+        json!({ "cursor": newest - 60, "limit": 60 }),
+    );
     let hits = node.all_pages(&json!({ "q": "alpha", "order": "created", "limit": 200 }));
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -193,12 +238,32 @@ fn who_reads_while_it_packs_sees_what_was_there_before() {
                     while !stop.load(Ordering::Acquire) || rounds == 0 {
                         for (id, (task, history)) in watched.iter().zip(&expected) {
                             assert_eq!(node.task(id), *task);
-                            assert_eq!(node.ok("task_get", json!({ "id": id, "view": "history", "limit": 200 })), *history);
+                            assert_eq!(
+                                node.ok(
+                                    "task_get",
+                                    json!({ "id": id, "view": "history", "limit": 200 })
+                                ),
+                                *history
+                            );
                         }
-                        assert_eq!(node.ok("changes_since", json!({ "cursor": newest - 60, "limit": 60 })), changes);
-                        assert_eq!(node.all_pages(&json!({ "q": "alpha", "order": "created", "limit": 200 })), hits);
+                        assert_eq!(
+                            node.ok(
+                                "changes_since",
+                                json!({ "cursor": newest - 60, "limit": 60 })
+                            ),
+                            changes
+                        );
+                        assert_eq!(
+                            node.all_pages(
+                                &json!({ "q": "alpha", "order": "created", "limit": 200 })
+                            ),
+                            hits
+                        );
                         let runs = node.runs_beyond(&|_| 0);
-                        assert_eq!(runs.iter().map(|run| run.changes.len() as u64).sum::<u64>(), newest);
+                        assert_eq!(
+                            runs.iter().map(|run| run.changes.len() as u64).sum::<u64>(),
+                            newest
+                        );
                         rounds += 1;
                     }
                 })
@@ -251,9 +316,11 @@ fn a_crash_between_the_two_files_leaves_each_change_once() {
 fn the_node_packs_by_itself_when_much_is_unpacked() {
     let mut node = replica();
     let owner = node.owner();
-    let job = |n: usize| stead_node::core::Job::Command {
+    let job = |n: usize| {
+        stead_node::core::Job::Command {
         caller: owner.clone(),
         command: stead_doc::board::Command::Task(json!({ "action": "create", "projectId": "board", "title": format!("t{n}"), "idempotencyKey": format!("k{n}") }).as_object().unwrap().clone()),
+    }
     };
     let mut made = 0;
     let answers = node.node().run_all((0..4_200).map(job).collect());
@@ -261,8 +328,16 @@ fn the_node_packs_by_itself_when_much_is_unpacked() {
     assert_eq!(made, 4_200);
     // Stopping waits for a packing that is under way.
     node.restart();
-    assert!(node.node().with_store(|store| Ok(store.unpacked())).unwrap() < 4_200);
+    assert!(
+        node.node()
+            .with_store(|store| Ok(store.unpacked()))
+            .unwrap()
+            < 4_200
+    );
     let first = node.create(json!({ "title": "t7", "idempotencyKey": "k7" }));
     assert_eq!(first["id"], answers[7].as_ref().unwrap()["task"]["id"]);
-    assert_eq!(node.ok("task_search", json!({ "projectId": "board", "limit": 1 }))["left"], 4_199);
+    assert_eq!(
+        node.ok("task_search", json!({ "projectId": "board", "limit": 1 }))["left"],
+        4_199
+    );
 }

@@ -12,7 +12,15 @@ fn board() -> (Replica, Vec<Json>, Vec<Json>) {
     let other = nodes.pop().unwrap();
     let node = nodes.pop().unwrap();
     let mut rng = Rng::new(77);
-    let sprints: Vec<Json> = (0..3).map(|n| node.mutate("sprint_create", json!({ "projectId": "board", "name": format!("s{n}") }))["sprint"]["id"].take()).collect();
+    let sprints: Vec<Json> = (0..3)
+        .map(|n| {
+            node.mutate(
+                "sprint_create",
+                json!({ "projectId": "board", "name": format!("s{n}") }),
+            )["sprint"]["id"]
+                .take()
+        })
+        .collect();
     node.mutate("sprint_activate", json!({ "sprintId": sprints[1] }));
     node.ok("project_add", json!({ "slug": "other" }));
     let mut ids: Vec<Json> = Vec::new();
@@ -38,9 +46,16 @@ fn board() -> (Replica, Vec<Json>, Vec<Json>) {
             fields["dueDate"] = format!("2026-1{}-0{}", rng.below(3), 1 + rng.below(9)).into();
         }
         let task = node.create(fields);
-        if task["projectId"] == node.task(&task["id"])["projectId"] && rng.below(3) == 0 && !ids.is_empty() {
+        if task["projectId"] == node.task(&task["id"])["projectId"]
+            && rng.below(3) == 0
+            && !ids.is_empty()
+        {
             let target = rng.pick(&ids).clone();
-            let action = if rng.below(2) == 0 { json!({ "action": "link", "type": "depends_on", "targetId": target }) } else { json!({ "action": "update", "parentId": target }) };
+            let action = if rng.below(2) == 0 {
+                json!({ "action": "link", "type": "depends_on", "targetId": target })
+            } else {
+                json!({ "action": "update", "parentId": target })
+            };
             let mut call = action;
             call["id"] = task["id"].clone();
             call["revision"] = task["revision"].clone();
@@ -52,8 +67,14 @@ fn board() -> (Replica, Vec<Json>, Vec<Json>) {
         }
         let now = node.task(&task["id"]);
         match rng.below(10) {
-            0 => drop(node.mutate("archive", json!({ "id": task["id"], "revision": now["revision"] }))),
-            1 => drop(node.mutate("block", json!({ "id": task["id"], "revision": now["revision"], "reason": "waits" }))),
+            0 => drop(node.mutate(
+                "archive",
+                json!({ "id": task["id"], "revision": now["revision"] }),
+            )),
+            1 => drop(node.mutate(
+                "block",
+                json!({ "id": task["id"], "revision": now["revision"], "reason": "waits" }),
+            )),
             _ => {}
         }
         ids.push(task["id"].clone());
@@ -75,7 +96,13 @@ fn all_of(node: &Replica, ids: &[Json]) -> Vec<Json> {
 
 fn slug(node: &Replica, name: &str) -> Json {
     let list = node.ok("project_list", json!({}));
-    let found = list["projects"].as_array().unwrap().iter().find(|one| one["slug"] == name).unwrap().clone();
+    let found = list["projects"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["slug"] == name)
+        .unwrap()
+        .clone();
     found["id"].clone()
 }
 
@@ -85,14 +112,20 @@ fn passes(task: &Json, filter: &Json, tasks: &[Json], board: &Json, sprints: &[J
         let value = filter.get(name)?;
         Some(match value {
             Json::String(one) => vec![one.clone()],
-            Json::Array(many) => many.iter().map(|one| one.as_str().unwrap().to_owned()).collect(),
+            Json::Array(many) => many
+                .iter()
+                .map(|one| one.as_str().unwrap().to_owned())
+                .collect(),
             _ => panic!("{value}"),
         })
     };
     let status = task["status"].as_str().unwrap();
     let archived = !task["archivedAt"].is_null();
-    let wide = ["parentId", "sprint", "q", "conflicted"].iter().any(|name| filter.get(name).is_some());
-    let words = list("status").unwrap_or_else(|| vec![if wide { "any" } else { "active" }.to_owned()]);
+    let wide = ["parentId", "sprint", "q", "conflicted"]
+        .iter()
+        .any(|name| filter.get(name).is_some());
+    let words =
+        list("status").unwrap_or_else(|| vec![if wide { "any" } else { "active" }.to_owned()]);
     let in_status = words.iter().any(|word| match word.as_str() {
         "archived" => archived,
         _ if archived => false,
@@ -104,8 +137,14 @@ fn passes(task: &Json, filter: &Json, tasks: &[Json], board: &Json, sprints: &[J
     });
     let assignee = |wanted: &str| match wanted {
         "none" => task["assignee"].is_null(),
-        "me" => task["assignee"].to_string().contains("Ada") && !task["assignee"].to_string().contains("scout"),
-        name => task["assignee"].to_string().to_lowercase().contains(&name.split('@').next().unwrap().to_lowercase()),
+        "me" => {
+            task["assignee"].to_string().contains("Ada")
+                && !task["assignee"].to_string().contains("scout")
+        }
+        name => task["assignee"]
+            .to_string()
+            .to_lowercase()
+            .contains(&name.split('@').next().unwrap().to_lowercase()),
     };
     let sprint = |wanted: &str| match wanted {
         "none" => task["sprintId"].is_null(),
@@ -118,28 +157,48 @@ fn passes(task: &Json, filter: &Json, tasks: &[Json], board: &Json, sprints: &[J
     };
     let next = || {
         let unmet = task["dependsOn"].as_array().unwrap().iter().any(|id| {
-            !tasks.iter().any(|other| other["id"] == *id && other["status"] == "done")
+            !tasks
+                .iter()
+                .any(|other| other["id"] == *id && other["status"] == "done")
         });
-        status == "ready" && !archived && !unmet && task["blocker"].is_null() && task["lease"]["live"] != true
+        status == "ready"
+            && !archived
+            && !unmet
+            && task["blocker"].is_null()
+            && task["lease"]["live"] != true
     };
     let text = |name: &str| filter.get(name).and_then(Json::as_str);
     in_status
-        && filter.get("projectId").is_none_or(|_| task["projectId"] == *board)
+        && filter
+            .get("projectId")
+            .is_none_or(|_| task["projectId"] == *board)
         && text("assignee").is_none_or(assignee)
         && text("sprint").is_none_or(sprint)
-        && list("tag").is_none_or(|tags| tags.iter().all(|tag| task["tags"].as_array().unwrap().contains(&json!(tag))))
-        && list("type").is_none_or(|types| types.contains(&task["type"].as_str().unwrap_or("task").to_owned()))
-        && list("priority").is_none_or(|known| known.contains(&task["priority"].as_str().unwrap().to_owned()))
-        && filter.get("parentId").is_none_or(|parent| task["parentId"] == *parent)
+        && list("tag").is_none_or(|tags| {
+            tags.iter()
+                .all(|tag| task["tags"].as_array().unwrap().contains(&json!(tag)))
+        })
+        && list("type")
+            .is_none_or(|types| types.contains(&task["type"].as_str().unwrap_or("task").to_owned()))
+        && list("priority")
+            .is_none_or(|known| known.contains(&task["priority"].as_str().unwrap().to_owned()))
+        && filter
+            .get("parentId")
+            .is_none_or(|parent| task["parentId"] == *parent)
         && text("q").is_none_or(all_words)
         && filter.get("next").is_none_or(|_| next())
-        && filter.get("conflicted").is_none_or(|wanted| !task["conflicts"].as_array().unwrap().is_empty() == wanted.as_bool().unwrap())
+        && filter.get("conflicted").is_none_or(|wanted| {
+            task["conflicts"].as_array().unwrap().is_empty() != wanted.as_bool().unwrap()
+        })
 }
 
 #[test]
 fn every_filter_finds_what_a_plain_computation_finds() {
     let (mut node, ids, sprints) = board();
-    let parents: BTreeSet<String> = all_of(&node, &ids).iter().filter_map(|task| task["parentId"].as_str().map(str::to_owned)).collect();
+    let parents: BTreeSet<String> = all_of(&node, &ids)
+        .iter()
+        .filter_map(|task| task["parentId"].as_str().map(str::to_owned))
+        .collect();
     let parent = parents.first().unwrap();
     let singles = [
         json!({}),
@@ -175,7 +234,10 @@ fn every_filter_finds_what_a_plain_computation_finds() {
         let arrivals = node.arrivals();
         // Each filter alone, and pairs of them in turn.
         for (place, one) in singles.iter().enumerate() {
-            let pairs = singles.iter().enumerate().filter(|(other, _)| *other == 0 || (place + other + round).is_multiple_of(9));
+            let pairs = singles
+                .iter()
+                .enumerate()
+                .filter(|(other, _)| *other == 0 || (place + other + round).is_multiple_of(9));
             for (_, two) in pairs {
                 let mut filter = one.clone();
                 for (name, value) in two.as_object().unwrap() {
@@ -189,13 +251,23 @@ fn every_filter_finds_what_a_plain_computation_finds() {
                         filter.as_object_mut().unwrap().remove(name);
                     }
                 }
-                let expected: BTreeSet<String> = tasks.iter().filter(|task| passes(task, &filter, &tasks, &board, &sprints)).map(|task| task["id"].as_str().unwrap().to_owned()).collect();
+                let expected: BTreeSet<String> = tasks
+                    .iter()
+                    .filter(|task| passes(task, &filter, &tasks, &board, &sprints))
+                    .map(|task| task["id"].as_str().unwrap().to_owned())
+                    .collect();
                 filter["limit"] = 17.into();
                 let found = node.all_pages(&filter);
                 let set: BTreeSet<String> = found.iter().cloned().collect();
                 assert_eq!(found.len(), set.len(), "{filter}: a match twice");
-                let (more, less): (Vec<_>, Vec<_>) = (set.difference(&expected).collect(), expected.difference(&set).collect());
-                assert!(more.is_empty() && less.is_empty(), "round {round}, {filter}: too many {more:?}, missing {less:?}");
+                let (more, less): (Vec<_>, Vec<_>) = (
+                    set.difference(&expected).collect(),
+                    expected.difference(&set).collect(),
+                );
+                assert!(
+                    more.is_empty() && less.is_empty(),
+                    "round {round}, {filter}: too many {more:?}, missing {less:?}"
+                );
             }
         }
         assert_eq!(node.arrivals(), arrivals, "a search wrote something");
@@ -211,11 +283,21 @@ fn orders_are_those_of_the_values() {
     let task = |id: &str| tasks.iter().find(|task| task["id"] == id).unwrap();
     let rank = |task: &Json| task["rank"].as_f64().unwrap_or(f64::INFINITY);
     let priorities = ["urgent", "high", "medium", "low", "lowest"];
-    let place = |task: &Json| priorities.iter().position(|one| task["priority"] == *one).unwrap();
+    let place = |task: &Json| {
+        priorities
+            .iter()
+            .position(|one| task["priority"] == *one)
+            .unwrap()
+    };
     for order in ["priority", "created", "updated", "due", "rank"] {
         for reverse in [false, true] {
-            let name = if reverse { format!("-{order}") } else { order.to_owned() };
-            let mut found = node.all_pages(&json!({ "status": ["any"], "order": name, "limit": 7 }));
+            let name = if reverse {
+                format!("-{order}")
+            } else {
+                order.to_owned()
+            };
+            let mut found =
+                node.all_pages(&json!({ "status": ["any"], "order": name, "limit": 7 }));
             let plain = node.all_pages(&json!({ "status": ["any"], "order": name, "limit": 200 }));
             assert_eq!(found, plain, "{name}: pages of seven");
             if reverse {
@@ -227,7 +309,9 @@ fn orders_are_those_of_the_values() {
                     "priority" => (place(a), rank(a)) <= (place(b), rank(b)),
                     "created" => a["createdAt"].as_str() <= b["createdAt"].as_str(),
                     "updated" => a["updatedAt"].as_str() <= b["updatedAt"].as_str(),
-                    "due" => a["dueDate"].as_str().unwrap_or("~") <= b["dueDate"].as_str().unwrap_or("~"),
+                    "due" => {
+                        a["dueDate"].as_str().unwrap_or("~") <= b["dueDate"].as_str().unwrap_or("~")
+                    }
                     _ => rank(a) <= rank(b),
                 };
                 assert!(ordered, "{name}: {} before {}", a["title"], b["title"]);
@@ -269,7 +353,8 @@ fn a_page_gives_each_match_once_and_in_order_while_others_change() {
             asked["cursor"] = page["nextCursor"].clone();
             // One that was shown, and one that was not, leave the filter; new ones come.
             for pick in [seen[turn].clone(), before[before.len() - 1 - turn].clone()] {
-                if gone.insert(pick.clone()) && filter["status"].is_null() && filter["q"].is_null() {
+                if gone.insert(pick.clone()) && filter["status"].is_null() && filter["q"].is_null()
+                {
                     let revision = node.task(&json!(pick))["revision"].take();
                     node.mutate("move", json!({ "id": pick, "revision": revision, "status": "abandoned", "abandonReason": "no" }));
                 } else {
@@ -296,7 +381,11 @@ fn a_cursor_of_another_order_is_refused() {
         node.create(json!({ "title": format!("word {n}") }));
     }
     let cursor = |filter: &Json| node.ok("task_search", filter.clone())["nextCursor"].take();
-    let filters = [json!({ "limit": 2 }), json!({ "limit": 2, "order": "created" }), json!({ "limit": 2, "q": "word" })];
+    let filters = [
+        json!({ "limit": 2 }),
+        json!({ "limit": 2, "order": "created" }),
+        json!({ "limit": 2, "q": "word" }),
+    ];
     for (n, one) in filters.iter().enumerate() {
         for (m, two) in filters.iter().enumerate() {
             let mut asked = one.clone();
@@ -308,7 +397,19 @@ fn a_cursor_of_another_order_is_refused() {
             }
         }
     }
-    for bad in ["", "x", "o", "p1", "p1.zz", "k1", "k1.00", "k1.0.x", "k1.00.nonsense", "o-1", "p1.00"] {
+    for bad in [
+        "",
+        "x",
+        "o",
+        "p1",
+        "p1.zz",
+        "k1",
+        "k1.00",
+        "k1.0.x",
+        "k1.00.nonsense",
+        "o-1",
+        "p1.00",
+    ] {
         if !bad.is_empty() {
             node.refused("INVALID_ARGUMENT", "task_search", json!({ "cursor": bad }));
         }
@@ -325,7 +426,10 @@ fn what_is_left_and_what_is_hidden_is_counted() {
     assert_eq!(page["left"], 12);
     assert_eq!(page["hidden"]["count"], 6);
     assert_eq!(page["hidden"]["byStatus"], json!({ "done": 6 }));
-    assert_eq!(page["filter"]["status"], json!(["blocked", "in_progress", "ready", "review"]));
+    assert_eq!(
+        page["filter"]["status"],
+        json!(["blocked", "in_progress", "ready", "review"])
+    );
     let mut left = 17;
     let mut asked = json!({ "limit": 5 });
     while left > 0 {
@@ -338,9 +442,22 @@ fn what_is_left_and_what_is_hidden_is_counted() {
     let page = node.ok("task_search", json!({ "status": ["any"] }));
     assert_eq!(page["hidden"]["count"], 0);
     // Nothing found is an answer, not a failure; an unknown project is a failure and made by nobody.
-    assert_eq!(node.ok("task_search", json!({ "q": "unheard" }))["tasks"], json!([]));
-    node.refused("UNKNOWN_PROJECT", "task_search", json!({ "projectId": "nowhere" }));
-    assert_eq!(node.ok("project_list", json!({}))["projects"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        node.ok("task_search", json!({ "q": "unheard" }))["tasks"],
+        json!([])
+    );
+    node.refused(
+        "UNKNOWN_PROJECT",
+        "task_search",
+        json!({ "projectId": "nowhere" }),
+    );
+    assert_eq!(
+        node.ok("project_list", json!({}))["projects"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 #[test]
@@ -365,9 +482,21 @@ fn fields_pick_what_is_shown() {
     node.create(json!({ "title": "t", "body": "long", "branch": "main" }));
     let page = node.ok("task_search", json!({ "fields": ["title", "branch"] }));
     let row = page["tasks"][0].as_object().unwrap();
-    assert_eq!(row.keys().map(String::as_str).collect::<BTreeSet<_>>(), BTreeSet::from(["branch", "id", "revision", "title"]));
-    let refused = node.refused("INVALID_ARGUMENT", "task_search", json!({ "fields": ["titel"] }));
-    assert!(refused["accepted"].as_array().unwrap().contains(&json!("title")));
+    assert_eq!(
+        row.keys().map(String::as_str).collect::<BTreeSet<_>>(),
+        BTreeSet::from(["branch", "id", "revision", "title"])
+    );
+    let refused = node.refused(
+        "INVALID_ARGUMENT",
+        "task_search",
+        json!({ "fields": ["titel"] }),
+    );
+    assert!(
+        refused["accepted"]
+            .as_array()
+            .unwrap()
+            .contains(&json!("title"))
+    );
 }
 
 #[test]
@@ -379,12 +508,23 @@ fn updated_since_counts_arrival_here_whatever_a_clock_said() {
     node.create(json!({ "title": "before" }));
     let cursor = node.ok("task_search", json!({}))["updateCursor"].clone();
     let found = |node: &Replica, since: &Json| -> BTreeSet<String> {
-        let page = node.ok("task_search", json!({ "updatedSince": since, "limit": 200 }));
-        page["tasks"].as_array().unwrap().iter().map(|task| task["title"].as_str().unwrap().to_owned()).collect()
+        let page = node.ok(
+            "task_search",
+            json!({ "updatedSince": since, "limit": 200 }),
+        );
+        page["tasks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|task| task["title"].as_str().unwrap().to_owned())
+            .collect()
     };
     assert!(found(node, &cursor).is_empty());
     exchange(node, late);
-    assert_eq!(found(node, &cursor), BTreeSet::from(["made offline, long ago".to_owned()]));
+    assert_eq!(
+        found(node, &cursor),
+        BTreeSet::from(["made offline, long ago".to_owned()])
+    );
     // By time: when this node saw it.
     let since = json!("2026-09-21T15:00:00Z");
     assert_eq!(found(node, &since).len(), 2);
@@ -393,5 +533,9 @@ fn updated_since_counts_arrival_here_whatever_a_clock_said() {
     node.pack();
     assert_eq!(found(node, &cursor).len(), 1);
     assert_eq!(found(node, &since).len(), 2);
-    node.refused("INVALID_ARGUMENT", "task_search", json!({ "updatedSince": "yesterday" }));
+    node.refused(
+        "INVALID_ARGUMENT",
+        "task_search",
+        json!({ "updatedSince": "yesterday" }),
+    );
 }

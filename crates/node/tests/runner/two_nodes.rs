@@ -44,7 +44,10 @@ fn issues(many: usize) -> Vec<Json> {
 fn import(node: &Replica, issues: &[Json]) -> Vec<String> {
     let mut outcomes = Vec::new();
     for chunk in issues.chunks(100) {
-        let answer = node.ok("import_tasks", json!({ "projectId": "board", "tasks": chunk }));
+        let answer = node.ok(
+            "import_tasks",
+            json!({ "projectId": "board", "tasks": chunk }),
+        );
         for part in ["results", "comments"] {
             for result in answer[part].as_array().unwrap() {
                 assert_ne!(result["outcome"], "refused", "{result}");
@@ -129,11 +132,22 @@ fn an_older_revision_of_another_node_is_stale_and_a_newer_one_not_caught_up() {
             .as_array()
             .unwrap()
             .iter()
-            .map(|change| (change["field"].as_str().unwrap(), &change["before"], &change["now"]))
+            .map(|change| {
+                (
+                    change["field"].as_str().unwrap(),
+                    &change["before"],
+                    &change["now"],
+                )
+            })
             .collect();
-        assert!(changed.contains(&("title", &json!("one"), &json!("two"))), "{refused:#}");
         assert!(
-            changed.iter().any(|(field, _, now)| *field == "priority" && **now == "high"),
+            changed.contains(&("title", &json!("one"), &json!("two"))),
+            "{refused:#}"
+        );
+        assert!(
+            changed
+                .iter()
+                .any(|(field, _, now)| *field == "priority" && **now == "high"),
             "{refused:#}"
         );
         // The revision was read on a, and b has not heard of it.
@@ -154,7 +168,10 @@ fn an_older_revision_of_another_node_is_stale_and_a_newer_one_not_caught_up() {
     }
     exchange(&a, &b);
     // Caught up, the revision of a holds on b.
-    b.mutate("update", json!({ "id": id, "revision": newer, "title": "three" }));
+    b.mutate(
+        "update",
+        json!({ "id": id, "revision": newer, "title": "three" }),
+    );
     exchange(&a, &b);
     assert_eq!(a.task(&id)["title"], "three");
     // A revision of the first days still says what changed since, on the other host.
@@ -171,25 +188,46 @@ fn an_older_revision_of_another_node_is_stale_and_a_newer_one_not_caught_up() {
 fn values_written_apart_are_both_listed_and_resolved_by_name() {
     let nodes = replicas(2);
     let (a, b) = (&nodes[0], &nodes[1]);
-    let id = a.create(json!({ "title": "base", "body": "line one\nline two\nline three\n" }))["id"].take();
+    let id = a.create(json!({ "title": "base", "body": "line one\nline two\nline three\n" }))["id"]
+        .take();
     exchange(a, b);
-    a.update(&id, json!({ "title": "of a", "body": "line ONE\nline two\nline three\n" }));
-    b.update(&id, json!({ "title": "of b", "body": "line one\nline two\nline THREE\n" }));
+    a.update(
+        &id,
+        json!({ "title": "of a", "body": "line ONE\nline two\nline three\n" }),
+    );
+    b.update(
+        &id,
+        json!({ "title": "of b", "body": "line one\nline two\nline THREE\n" }),
+    );
     exchange(a, b);
     let [seen_a, seen_b] = [a, b].map(|node| node.task(&id));
     assert_eq!(seen_a, seen_b, "both show the same object");
     let conflicts = seen_a["conflicts"].as_array().unwrap();
     assert_eq!(conflicts.len(), 2, "{conflicts:?}");
-    let title = conflicts.iter().find(|one| one["field"] == "title").unwrap();
-    let values: Vec<_> = title["values"].as_array().unwrap().iter().map(|one| one["value"].as_str().unwrap()).collect();
-    assert!(values.contains(&"of a") && values.contains(&"of b"), "{title}");
+    let title = conflicts
+        .iter()
+        .find(|one| one["field"] == "title")
+        .unwrap();
+    let values: Vec<_> = title["values"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["value"].as_str().unwrap())
+        .collect();
+    assert!(
+        values.contains(&"of a") && values.contains(&"of b"),
+        "{title}"
+    );
     let body = conflicts.iter().find(|one| one["field"] == "body").unwrap();
     assert!(
         body.to_string().contains("line ONE") && body.to_string().contains("line THREE"),
         "{body}"
     );
     for node in [a, b] {
-        assert_eq!(node.all_pages(&json!({ "conflicted": true })), [id.as_str().unwrap()]);
+        assert_eq!(
+            node.all_pages(&json!({ "conflicted": true })),
+            [id.as_str().unwrap()]
+        );
         let listed = node.ok("conflicts", json!({}));
         assert_eq!(listed["conflicts"].as_array().unwrap().len(), 1);
         let refused = node.refused(
@@ -205,12 +243,18 @@ fn values_written_apart_are_both_listed_and_resolved_by_name() {
         "resolve",
         json!({ "id": id, "revision": seen_a["revision"], "field": "title", "choose": choose }),
     );
-    a.update(&id, json!({ "body": "line ONE\nline two\nline THREE\n", "resolves": ["body"] }));
+    a.update(
+        &id,
+        json!({ "body": "line ONE\nline two\nline THREE\n", "resolves": ["body"] }),
+    );
     exchange(a, b);
     for node in [a, b] {
         assert_eq!(node.task(&id)["title"], chosen);
         assert_eq!(node.task(&id)["conflicts"], json!([]));
-        assert_eq!(node.all_pages(&json!({ "conflicted": true })), Vec::<String>::new());
+        assert_eq!(
+            node.all_pages(&json!({ "conflicted": true })),
+            Vec::<String>::new()
+        );
     }
     converge(&nodes);
 }
@@ -218,7 +262,9 @@ fn values_written_apart_are_both_listed_and_resolved_by_name() {
 #[test]
 fn a_cycle_made_apart_is_suspended_on_both_nodes_in_the_same_place() {
     let mut nodes = replicas(2);
-    let ids: Vec<Json> = (0..3).map(|n| nodes[0].create(json!({ "title": format!("t{n}") }))["id"].take()).collect();
+    let ids: Vec<Json> = (0..3)
+        .map(|n| nodes[0].create(json!({ "title": format!("t{n}") }))["id"].take())
+        .collect();
     exchange(&nodes[0], &nodes[1]);
     for (node, from, to) in [(0, 0, 1), (1, 1, 2), (0, 2, 0)] {
         let revision = nodes[node].task(&ids[from])["revision"].take();
@@ -232,7 +278,12 @@ fn a_cycle_made_apart_is_suspended_on_both_nodes_in_the_same_place() {
     let before = shown(&nodes[0]);
     assert_eq!(before, shown(&nodes[1]));
     assert!(before.to_string().contains("suspended"), "{before:#}");
-    let open: Vec<_> = before["conflicts"].as_array().unwrap().iter().map(|one| one["id"].clone()).collect();
+    let open: Vec<_> = before["conflicts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["id"].clone())
+        .collect();
     assert!(!open.is_empty());
     // Dependencies without the suspended edge still order the three: one is ready, two wait.
     let next = nodes[0].all_pages(&json!({ "next": true }));
@@ -247,7 +298,10 @@ fn a_cycle_made_apart_is_suspended_on_both_nodes_in_the_same_place() {
     assert_eq!(before, shown(&nodes[1]));
     // Taking one edge out opens the circle on both.
     let revision = nodes[1].task(&ids[1])["revision"].take();
-    nodes[1].mutate("unlink", json!({ "id": ids[1], "revision": revision, "type": "depends_on", "targetId": ids[2] }));
+    nodes[1].mutate(
+        "unlink",
+        json!({ "id": ids[1], "revision": revision, "type": "depends_on", "targetId": ids[2] }),
+    );
     converge(&nodes);
     assert!(!shown(&nodes[0]).to_string().contains("depends_on"));
     assert_eq!(shown(&nodes[0]), shown(&nodes[1]));
@@ -256,7 +310,16 @@ fn a_cycle_made_apart_is_suspended_on_both_nodes_in_the_same_place() {
 #[test]
 fn of_two_sprints_activated_apart_both_nodes_show_the_same_one_active() {
     let nodes = replicas(2);
-    let sprints: Vec<Json> = ["one", "two"].iter().map(|name| nodes[0].mutate("sprint_create", json!({ "projectId": "board", "name": name }))["sprint"]["id"].take()).collect();
+    let sprints: Vec<Json> = ["one", "two"]
+        .iter()
+        .map(|name| {
+            nodes[0].mutate(
+                "sprint_create",
+                json!({ "projectId": "board", "name": name }),
+            )["sprint"]["id"]
+                .take()
+        })
+        .collect();
     exchange(&nodes[0], &nodes[1]);
     for (node, sprint) in nodes.iter().zip(&sprints) {
         node.mutate("sprint_activate", json!({ "sprintId": sprint }));
@@ -264,10 +327,18 @@ fn of_two_sprints_activated_apart_both_nodes_show_the_same_one_active() {
     converge(&nodes);
     let states: Vec<Vec<Json>> = nodes
         .iter()
-        .map(|node| sprints.iter().map(|id| node.ok("task_get", json!({ "id": id }))["sprint"].take()).collect())
+        .map(|node| {
+            sprints
+                .iter()
+                .map(|id| node.ok("task_get", json!({ "id": id }))["sprint"].take())
+                .collect()
+        })
         .collect();
     assert_eq!(states[0], states[1]);
-    let active = states[0].iter().filter(|sprint| sprint["status"] == "active").count();
+    let active = states[0]
+        .iter()
+        .filter(|sprint| sprint["status"] == "active")
+        .count();
     assert_eq!(active, 1, "{states:#?}");
     // The loser is planned again and says nothing of having run.
     assert!(states[0].iter().any(|sprint| sprint["status"] == "planned"));
@@ -281,7 +352,10 @@ fn of_two_sprints_activated_apart_both_nodes_show_the_same_one_active() {
 fn equal_keys_on_two_nodes_make_one_object() {
     let nodes = replicas(2);
     let call = json!({ "title": "once", "body": "the same", "idempotencyKey": "k-1" });
-    let ids: Vec<Json> = nodes.iter().map(|node| node.create(call.clone())["id"].take()).collect();
+    let ids: Vec<Json> = nodes
+        .iter()
+        .map(|node| node.create(call.clone())["id"].take())
+        .collect();
     assert_eq!(ids[0], ids[1]);
     converge(&nodes);
     for node in &nodes {
@@ -293,23 +367,59 @@ fn equal_keys_on_two_nodes_make_one_object() {
 }
 
 /// Commands at random; refusals are part of it, panics and lost work are not.
-fn random_command(node: &Replica, rng: &mut Rng, known: &[Json], sprints: &[Json], n: usize) -> Option<Json> {
-    let id = || known.get(n % known.len().max(1)).cloned().unwrap_or_default();
-    let picked = if known.is_empty() { id() } else { known[rng.below(known.len())].clone() };
-    let other = if known.is_empty() { id() } else { known[rng.below(known.len())].clone() };
-    let revision = node.call("task_get", json!({ "id": picked, "view": "summary" })).map(|mut answer| answer["task"]["revision"].take()).unwrap_or_default();
+fn random_command(
+    node: &Replica,
+    rng: &mut Rng,
+    known: &[Json],
+    sprints: &[Json],
+    n: usize,
+) -> Option<Json> {
+    let id = || {
+        known
+            .get(n % known.len().max(1))
+            .cloned()
+            .unwrap_or_default()
+    };
+    let picked = if known.is_empty() {
+        id()
+    } else {
+        known[rng.below(known.len())].clone()
+    };
+    let other = if known.is_empty() {
+        id()
+    } else {
+        known[rng.below(known.len())].clone()
+    };
+    let revision = node
+        .call("task_get", json!({ "id": picked, "view": "summary" }))
+        .map(|mut answer| answer["task"]["revision"].take())
+        .unwrap_or_default();
     let mut call = match rng.below(14) {
-        0..=2 => json!({ "action": "create", "projectId": "board", "title": format!("t{}", rng.below(40)), "tags": [format!("g{}", rng.below(3))] }),
-        3 | 4 => json!({ "action": "update", "title": format!("title {}", rng.below(9)), "resolves": ["title"] }),
-        5 => json!({ "action": "update", "body": "long ".repeat(rng.below(600)), "resolves": ["body"] }),
-        6 => json!({ "action": "move", "status": *rng.pick(&["ready", "in_progress", "review", "done", "backlog"]), "force": true, "resolves": ["status", "blocker", "lease"] }),
-        7 => json!({ "action": "link", "type": *rng.pick(&["depends_on", "blocks", "relates_to"]), "targetId": other }),
+        0..=2 => {
+            json!({ "action": "create", "projectId": "board", "title": format!("t{}", rng.below(40)), "tags": [format!("g{}", rng.below(3))] })
+        }
+        3 | 4 => {
+            json!({ "action": "update", "title": format!("title {}", rng.below(9)), "resolves": ["title"] })
+        }
+        5 => {
+            json!({ "action": "update", "body": "long ".repeat(rng.below(600)), "resolves": ["body"] })
+        }
+        6 => {
+            json!({ "action": "move", "status": *rng.pick(&["ready", "in_progress", "review", "done", "backlog"]), "force": true, "resolves": ["status", "blocker", "lease"] })
+        }
+        7 => {
+            json!({ "action": "link", "type": *rng.pick(&["depends_on", "blocks", "relates_to"]), "targetId": other })
+        }
         8 => json!({ "action": "unlink", "type": "depends_on", "targetId": other }),
         9 => json!({ "action": "update", "parentId": other, "resolves": ["parentId"] }),
         10 => json!({ "action": *rng.pick(&["archive", "restore"]) }),
         11 => json!({ "action": "comment", "body": "noted" }),
-        12 => json!({ "action": "update", "statePatch": { format!("k{}", rng.below(3)): rng.below(5) }, "addTags": [format!("g{}", rng.below(3))] }),
-        _ if !sprints.is_empty() && rng.below(2) == 0 => json!({ "action": "sprint_activate", "sprintId": rng.pick(sprints) }),
+        12 => {
+            json!({ "action": "update", "statePatch": { format!("k{}", rng.below(3)): rng.below(5) }, "addTags": [format!("g{}", rng.below(3))] })
+        }
+        _ if !sprints.is_empty() && rng.below(2) == 0 => {
+            json!({ "action": "sprint_activate", "sprintId": rng.pick(sprints) })
+        }
         _ => json!({ "action": "claim", "projectId": "board" }),
     };
     let action = call["action"].as_str().unwrap().to_owned();
@@ -327,7 +437,10 @@ fn random_command(node: &Replica, rng: &mut Rng, known: &[Json], sprints: &[Json
         Ok(_) => None,
         Err(refusal) => {
             let code = refusal.code.as_str();
-            assert!(code != "RETRY" && code != "UNAVAILABLE", "{call}: {refusal}");
+            assert!(
+                code != "RETRY" && code != "UNAVAILABLE",
+                "{call}: {refusal}"
+            );
             None
         }
     }
@@ -339,7 +452,15 @@ fn random_commands_on_three_nodes_converge_whatever_happens_between() {
         let mut rng = Rng::new(seed);
         let mut nodes = replicas(3);
         let mut known: Vec<Json> = Vec::new();
-        let sprints: Vec<Json> = (0..2).map(|n| nodes[0].mutate("sprint_create", json!({ "projectId": "board", "name": format!("s{n}") }))["sprint"]["id"].take()).collect();
+        let sprints: Vec<Json> = (0..2)
+            .map(|n| {
+                nodes[0].mutate(
+                    "sprint_create",
+                    json!({ "projectId": "board", "name": format!("s{n}") }),
+                )["sprint"]["id"]
+                    .take()
+            })
+            .collect();
         for step in 0..160 {
             let at = rng.below(3);
             match rng.below(40) {
@@ -364,7 +485,10 @@ fn random_commands_on_three_nodes_converge_whatever_happens_between() {
             assert_eq!(node.ok("conflicts", json!({})), listed, "seed {seed}");
             node.pack();
             node.ok("doctor", json!({ "rebuild": true }));
-            assert!(node.export() == export, "seed {seed}: a rebuild shows something else");
+            assert!(
+                node.export() == export,
+                "seed {seed}: a rebuild shows something else"
+            );
             node.assert_clean();
         }
     }

@@ -118,6 +118,11 @@ pub(crate) const AGENTS: [&str; 2] = ["scout", "smith"];
 
 /// A workspace of Ada, with so many devices and two local agents, and Bea with one device.
 pub(crate) fn found(devices: usize) -> Founded {
+    found_apart(devices, 8)
+}
+
+/// The same people and keys in a workspace that differs by its nonce.
+pub(crate) fn found_apart(devices: usize, nonce: u8) -> Founded {
     let seeds: Vec<[u8; 32]> = (0..devices).map(|n| [n as u8 + 1; 32]).collect();
     let keys: Vec<DeviceKey> = seeds.iter().map(DeviceKey::from_seed).collect();
     let bea = [99; 32];
@@ -129,7 +134,7 @@ pub(crate) fn found(devices: usize) -> Founded {
         workspace_name: "Ada's board".to_owned(),
         device_name: "first".to_owned(),
         recovery: RecoveryKey::from_entropy(&[7; 32]).id(),
-        nonce: [8; 32],
+        nonce: [nonce; 32],
         created_at: START as u64,
         member: ada_id,
         member_name: "Ada".to_owned(),
@@ -251,7 +256,10 @@ pub(crate) fn replicas(devices: usize) -> Vec<Replica> {
         .enumerate()
         .map(|(number, seed)| founded.replica(*seed, number as u8))
         .collect();
-    all[0].ok("project_add", json!({ "slug": "board", "name": "The board" }));
+    all[0].ok(
+        "project_add",
+        json!({ "slug": "board", "name": "The board" }),
+    );
     for other in all.iter().skip(1) {
         exchange(&all[0], other);
     }
@@ -411,7 +419,9 @@ impl Replica {
     }
 
     pub(crate) fn arrivals(&self) -> u64 {
-        self.node().with_store(|store| Ok(store.arrivals())).unwrap()
+        self.node()
+            .with_store(|store| Ok(store.arrivals()))
+            .unwrap()
     }
 
     pub(crate) fn incarnation(&self) -> String {
@@ -422,7 +432,9 @@ impl Replica {
     /// What another node lacks.
     pub(crate) fn runs_for(&self, other: &Self) -> Vec<SignedRun> {
         let frontier = |actor| {
-            let seq = other.node().with_store(|store| Ok(store.frontier_of(actor)));
+            let seq = other
+                .node()
+                .with_store(|store| Ok(store.frontier_of(actor)));
             seq.unwrap()
         };
         self.runs_beyond(&frontier)
@@ -433,9 +445,9 @@ impl Replica {
         frontier: &dyn Fn(stead_doc::id::ActorId) -> u64,
     ) -> Vec<SignedRun> {
         let shared = self.node().shared();
-        let runs = self.node().with_store(|store| {
-            runs_beyond(store, &shared.roster, &self.founded.heads, frontier)
-        });
+        let runs = self
+            .node()
+            .with_store(|store| runs_beyond(store, &shared.roster, &self.founded.heads, frontier));
         runs.unwrap()
     }
 

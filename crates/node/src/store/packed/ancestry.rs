@@ -77,9 +77,9 @@ fn walk<T: Tables>(
     let mut queue: BTreeMap<(u64, ChangeHash), (Node, u8)> = BTreeMap::new();
     let mut only_ours = 0usize;
     let add = |queue: &mut BTreeMap<(u64, ChangeHash), (Node, u8)>,
-                   only_ours: &mut usize,
-                   hash: ChangeHash,
-                   colour: u8| {
+               only_ours: &mut usize,
+               hash: ChangeHash,
+               colour: u8| {
         let Some(node) = node(history, hash)? else {
             return Ok(());
         };
