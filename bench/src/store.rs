@@ -312,10 +312,11 @@ pub(crate) fn open(options: &OpenOptions) -> Result<()> {
     } else {
         print(&json!({ "ms": ms }).to_string());
     }
-    let mut round = 1;
-    while options.write_on {
-        revision = touch(&node, &owner, &id, &revision, round)?;
-        round += 1;
+    if options.write_on {
+        // Until killed.
+        for round in 1.. {
+            revision = touch(&node, &owner, &id, &revision, round)?;
+        }
     }
     node.stop();
     Ok(())

@@ -35,7 +35,7 @@ impl Node {
             "changes_since" => {
                 self.read(caller, |view, cx| query::changes_since(view, cx, arguments))
             }
-            "project_list" => self.read(caller, |view, cx| query::projects(view, cx)),
+            "project_list" => self.read(caller, query::projects),
             "project_add" => self.project_add(caller, arguments),
             "import_tasks" => self.import_tasks(caller, arguments),
             "member_add" => self.member_add(caller, arguments),

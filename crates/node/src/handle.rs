@@ -500,10 +500,13 @@ impl Inner {
             }
         }
         let mut store = self.store.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(store) = store.take()
-            && let Err(error) = store.close_lease()
-        {
-            tracing::warn!(%error, "the lease was not closed; the next start makes a new incarnation");
+        let Some(store) = store.take() else { return };
+        match unharmed(move || store.close_lease()) {
+            Some(Ok(())) => {}
+            Some(Err(error)) => {
+                tracing::warn!(%error, "the lease was not closed; the next start makes a new incarnation");
+            }
+            None => tracing::error!("closing the store met a damaged file; run `stead doctor`"),
         }
     }
 }

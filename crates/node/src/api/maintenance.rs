@@ -33,7 +33,7 @@ impl Node {
     pub(super) fn status(&self, caller: &Caller) -> Result<Json, Refusal> {
         need_scope(caller, "tasks:read")?;
         let shared = self.shared();
-        let projects = self.read(caller, |view, cx| crate::query::projects(view, cx))?;
+        let projects = self.read(caller, crate::query::projects)?;
         self.with_store(|store| {
             let (hot, packed) = store.sizes()?;
             Ok(json!({

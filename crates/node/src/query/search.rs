@@ -279,7 +279,7 @@ impl Asked {
             by_default: statuses_given.is_none() && !wide && !next,
             statuses,
             archived,
-            assignee: assignees(&args, cx)?,
+            assignee: assignees(args, cx)?,
             sprint,
             tags: args.words("tag", limits::SET_ENTRIES)?.unwrap_or_default(),
             types: args.words("type", limits::SET_ENTRIES)?.unwrap_or_default(),

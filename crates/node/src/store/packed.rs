@@ -432,7 +432,6 @@ impl Store {
         Ok(arrivals.len())
     }
 
-    #[expect(clippy::type_complexity, reason = "what search::merge takes")]
     fn pack_log<T: Tables>(
         &self,
         view: &StoreView<'_, T>,
