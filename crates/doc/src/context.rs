@@ -289,6 +289,8 @@ impl Directory {
             .values()
             .filter(|known| known.live && known.delegate)
             .map(|known| &known.name);
-        members.chain(agents).map(String::as_str).collect()
+        let mut names: Vec<&str> = members.chain(agents).map(String::as_str).collect();
+        names.sort_unstable();
+        names.into()
     }
 }

@@ -54,6 +54,15 @@ pub struct KeyEffect {
     pub change: (ActorId, u64),
 }
 
+/// How many open tasks of a project cannot be taken up, by what stands in the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Waiting {
+    /// Blocked, or with unmet dependencies.
+    pub blocked: usize,
+    /// In progress under somebody's live lease.
+    pub leased: usize,
+}
+
 /// The merged state of a workspace. Inside a write, it shows what the same batch wrote before.
 pub trait View {
     /// An object, wherever it is.
@@ -135,12 +144,12 @@ pub trait View {
     /// When the store fails.
     fn ready(&self, project: ObjectId, limit: usize) -> Result<Vec<ObjectId>, ViewError>;
 
-    /// How many open tasks of a project cannot be taken up: blocked, or with unmet dependencies.
+    /// Why the open tasks of a project cannot be taken up.
     ///
     /// # Errors
     ///
     /// When the store fails.
-    fn waiting(&self, project: ObjectId) -> Result<usize, ViewError>;
+    fn waiting(&self, project: ObjectId) -> Result<Waiting, ViewError>;
 
     /// When the lease on an object ends by this node's reckoning, in milliseconds since 1970;
     /// nothing where there is none.

@@ -220,12 +220,13 @@ impl Node {
         match found.and_then(|known| self.caller(known.id)) {
             Some(caller) => Ok(caller),
             None => {
-                let known: Vec<_> = shared
+                let mut known: Vec<_> = shared
                     .roster
                     .credentials()
                     .filter(|known| known.is_live() && is_local(known))
                     .map(|known| known.name.clone())
                     .collect();
+                known.sort_unstable();
                 Err(Refusal::argument(
                     "agent",
                     "no live local agent of that name.",

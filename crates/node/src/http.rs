@@ -77,7 +77,7 @@ impl Listening {
         } = self;
         let node = server.node.clone();
         let router = Router::new()
-            .route("/api/v1/call", post(call))
+            .route(CALL, post(call))
             .route("/api/v1/health", get(health))
             .fallback(nothing)
             .layer(DefaultBodyLimit::max(BODY_BYTES))
@@ -178,8 +178,19 @@ async fn admit(State(server): State<Server>, request: Request, next: Next) -> Re
             return refuse(StatusCode::FORBIDDEN, "this Origin is not served here");
         }
     }
+    // Before a body is read: a stranger's is not worth the memory.
+    if request.uri().path() == CALL
+        && !bearer(request.headers()).is_some_and(|token| server.knows(token))
+    {
+        return refuse(
+            StatusCode::UNAUTHORIZED,
+            "a bearer token that is known here is needed",
+        );
+    }
     next.run(request).await
 }
+
+const CALL: &str = "/api/v1/call";
 
 async fn call(State(server): State<Server>, headers: HeaderMap, body: Bytes) -> Response {
     let Some(token) = bearer(&headers) else {
@@ -284,6 +295,12 @@ impl Server {
                     "this token is not known here",
                 ))
             })
+    }
+
+    /// Whether a token is this machine's or that of a live credential.
+    fn knows(&self, token: &str) -> bool {
+        bool::from(token.as_bytes().ct_eq(self.token.as_bytes()))
+            || self.node.shared().roster.authenticate(token).is_some()
     }
 
     fn shutdown(&self, caller: &Caller) -> Result<Value, Refusal> {

@@ -156,7 +156,7 @@ impl<V: View> View for AsOf<'_, V> {
     fn waiting(
         &self,
         project: stead_doc::id::ObjectId,
-    ) -> Result<usize, stead_doc::view::ViewError> {
+    ) -> Result<stead_doc::view::Waiting, stead_doc::view::ViewError> {
         self.view.waiting(project)
     }
 

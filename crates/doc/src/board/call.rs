@@ -153,7 +153,6 @@ pub fn split_updates(map: &Map<String, Json>) -> Result<Option<Vec<Map<String, J
         Some(key) => Some(line("idempotencyKey", &key, limits::KEY_CHARS)?),
         None => None,
     };
-    let key = key.filter(|key| !key.is_empty());
     let mut calls = Vec::new();
     for (index, entry) in entries.into_iter().enumerate() {
         let mut call = shared.clone();
@@ -200,9 +199,14 @@ pub(super) fn task_mutate(
         "updates_entry" => limits::KEY_CHARS + "#100".len(),
         _ => limits::KEY_CHARS,
     };
-    let key = args
-        .line("idempotencyKey", room)?
-        .filter(|key| !key.is_empty());
+    let key = args.line("idempotencyKey", room)?;
+    if key.as_deref() == Some("") {
+        return Err(Refusal::argument(
+            "idempotencyKey",
+            "idempotencyKey is empty, which protects no retry.",
+            "Send 1 to 128 characters, or leave it out.",
+        ));
+    }
     let call = Call {
         view,
         cx,

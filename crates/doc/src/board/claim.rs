@@ -74,10 +74,10 @@ impl Call<'_> {
             }
             return self.write_at(&at, Vec::new(), edits.list, Reply::Task(at.id, Map::new()));
         }
-        let blocked = view.waiting(project)?;
+        let waiting = view.waiting(project)?;
         Ok(Outcome::Nothing(Reply::Json(json!({
             "task": null,
-            "why": { "blocked": blocked, "leased": leased },
+            "why": { "blocked": waiting.blocked, "leased": leased + waiting.leased },
             "hint": "Nothing is ready to be taken. Search for blocked work, or wait.",
         }))))
     }

@@ -4,7 +4,11 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Edits, Outcome, Reply, call::Call, task::status_json};
+use super::{
+    Edits, Outcome, Reply,
+    call::Call,
+    task::{reason_required, status_json},
+};
 use crate::{
     arguments::{self, line, missing},
     conflict,
@@ -114,6 +118,16 @@ impl Call<'_> {
         }
         if field == "status" {
             let status = self.status(&line("value", value, limits::SHORT_CHARS)?)?;
+            // These come with a reason, which only a move takes.
+            if matches!(status.as_str(), "abandoned" | "blocked") {
+                let field = if status == "blocked" {
+                    "reason"
+                } else {
+                    "abandonReason"
+                };
+                return Err(reason_required(&status, field)
+                    .with("use", "action move with resolves: [\"status\"]"));
+            }
             return Ok(Some(status_json(&status, None, false).into()));
         }
         if let Some((name, form)) = fields::PLAIN.iter().find(|(name, _)| *name == field) {

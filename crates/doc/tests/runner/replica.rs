@@ -28,7 +28,7 @@ use stead_doc::{
     scalar::Scalar,
     schema::{Group, Schema},
     verdict::{self, History, Verdict},
-    view::{KeyEffect, Located, ProjectEntry, View, ViewError},
+    view::{KeyEffect, Located, ProjectEntry, View, ViewError, Waiting},
 };
 
 pub(crate) const WORKSPACE: [u8; 16] = [7; 16];
@@ -994,16 +994,22 @@ impl View for Replica {
         Ok(ready.into_iter().take(limit).map(|(_, _, id)| id).collect())
     }
 
-    fn waiting(&self, project: ObjectId) -> Result<usize, ViewError> {
+    fn waiting(&self, project: ObjectId) -> Result<Waiting, ViewError> {
         let caller = person("ada");
         let cx = self.context(&caller, self.hlc, [0; 32]);
-        let mut waiting = 0;
+        let mut waiting = Waiting::default();
         for at in self.tasks_of(project)? {
             let status = present::status_of(&at.row);
             let open = self.schema.group_of(&status) != Group::Closed;
             let blocked = status == "blocked" || at.row.cells.contains_key("blocker");
             if open && (blocked || !present::unmet_dependencies(self, &cx, &at)?.is_empty()) {
-                waiting += 1;
+                waiting.blocked += 1;
+            }
+            let live = self
+                .lease_expires(&at)?
+                .is_some_and(|expires| expires > cx.now);
+            if status == "in_progress" && live {
+                waiting.leased += 1;
             }
         }
         Ok(waiting)

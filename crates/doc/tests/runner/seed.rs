@@ -494,7 +494,7 @@ fn an_unknown_assignee_is_refused_with_the_assignable_ones() {
         assert_eq!(refusal.details["field"], "assignee");
         assert_eq!(
             refusal.details["accepted"],
-            json!(["ada@example.com", "grace@example.com", "codex", "scout"])
+            json!(["ada@example.com", "codex", "grace@example.com", "scout"])
         );
     }
     for somebody in [

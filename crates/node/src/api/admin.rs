@@ -202,12 +202,13 @@ impl Node {
             .or_else(by_id)
             .filter(|known| known.kind != CredentialKind::Person);
         let Some(found) = found else {
-            let known: Vec<_> = shared
+            let mut known: Vec<_> = shared
                 .roster
                 .credentials()
                 .filter(|known| known.is_live() && known.kind != CredentialKind::Person)
                 .map(|known| known.name.clone())
                 .collect();
+            known.sort_unstable();
             return Err(Refusal::argument(
                 "name",
                 "no live agent of that name.",
@@ -267,11 +268,12 @@ fn find_member(shared: &Shared, text: &str) -> Result<MemberId, Refusal> {
     match found {
         Some(member) => Ok(member.id),
         None => {
-            let known: Vec<_> = shared
+            let mut known: Vec<_> = shared
                 .roster
                 .members()
                 .map(|member| member.name.clone())
                 .collect();
+            known.sort_unstable();
             Err(Refusal::argument(
                 "member",
                 "no member of that name or address.",

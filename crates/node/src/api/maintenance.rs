@@ -58,7 +58,20 @@ impl Node {
         if args.flag("rebuild")?.unwrap_or(false) {
             self.rebuild()?;
         }
-        self.with_store(|store| doctor_store(store, &schema))
+        let pages = self.exclusive(Store::check_pages)?;
+        let mut found = self.with_store(|store| doctor_store(store, &schema))?;
+        if !pages && let Some(found) = found.as_object_mut() {
+            found.insert("ok".into(), false.into());
+            let mended = json!({
+                "what": "pages of a file did not match their checksums and were repaired",
+                "where": "workspace.redb or packed.redb",
+                "hint": "Run `stead doctor` again. If it finds more, restore a backup with `stead restore`.",
+            });
+            if let Some(Json::Array(problems)) = found.get_mut("problems") {
+                problems.push(mended);
+            }
+        }
+        Ok(found)
     }
 
     pub(super) fn compact(&self, caller: &Caller) -> Result<Json, Refusal> {

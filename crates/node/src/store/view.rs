@@ -9,7 +9,7 @@ use stead_doc::{
     present,
     row::Row,
     verdict::History,
-    view::{KeyEffect, Located, ProjectEntry, View, ViewError},
+    view::{KeyEffect, Located, ProjectEntry, View, ViewError, Waiting},
 };
 
 use super::{
@@ -430,6 +430,9 @@ impl<'s, T: Tables> StoreView<'s, T> {
     }
 }
 
+/// Tasks in progress that are looked at to say how many are held: beyond, "many" is as good.
+const LEASES_COUNTED: usize = 500;
+
 /// Changes that are looked back on for a sign of a lease's holder.
 const LEASE_WALK: usize = 64;
 
@@ -597,21 +600,44 @@ impl<T: Tables> View for StoreView<'_, T> {
         Ok(found)
     }
 
-    fn waiting(&self, project: ObjectId) -> Result<usize, ViewError> {
+    fn waiting(&self, project: ObjectId) -> Result<Waiting, ViewError> {
         let Some(document) = self.project_document(project) else {
-            return Ok(0);
+            return Ok(Waiting::default());
         };
-        let state = self.store.state_read();
-        let counts = state.document(document).map(|document| &document.counts);
-        let count = |status: &str| {
-            counts
-                .and_then(|counts| counts.get(status))
-                .copied()
-                .unwrap_or(0) as usize
+        let total = {
+            let state = self.store.state_read();
+            let counts = state.document(document).map(|document| &document.counts);
+            let count = |status: &str| counts.and_then(|counts| counts.get(status)).copied();
+            (count("ready").unwrap_or(0) + count("blocked").unwrap_or(0)) as usize
         };
-        let total = count("ready") + count("blocked");
-        drop(state);
-        Ok(total.saturating_sub(self.count(&index::next_prefix(document))?))
+        let mut under_way = Vec::new();
+        self.tables.scan(
+            &index::status_prefix(document, "in_progress"),
+            None,
+            false,
+            &mut |key| {
+                under_way.extend(index::object_at_end(key));
+                if under_way.len() < LEASES_COUNTED {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            },
+        )?;
+        let mut leased = 0;
+        for id in under_way {
+            if let Some(at) = self.object(id)?
+                && self
+                    .lease_expires(&at)?
+                    .is_some_and(|expires| expires > self.now)
+            {
+                leased += 1;
+            }
+        }
+        Ok(Waiting {
+            blocked: total.saturating_sub(self.count(&index::next_prefix(document))?),
+            leased,
+        })
     }
 
     fn lease_expires(&self, at: &Located) -> Result<Option<i64>, ViewError> {
