@@ -41,6 +41,8 @@ fn up_in_a_fresh_home_ends_in_a_running_node_and_says_where_it_listens() {
 fn a_second_up_says_that_it_runs_already_and_where() {
     let home = Home::fresh();
     let node = RunningNode::start(&home, &["up", "--json"]);
+    // Nothing was asked for, and still a task can be created at once.
+    home.create("main", "First", &[]);
     let again = home.run(&["up"]);
     assert_eq!(again.code, 0, "{again:?}");
     assert!(again.stderr.contains("runs here already"), "{again:?}");

@@ -58,7 +58,7 @@ pub(crate) struct Global {
 /// The commands, those of the board first.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make whatever is missing, run the node, and print the board's address
+    /// Make whatever is missing, run the node, and print where it listens
     Up(Up),
     /// Make a workspace here without running it
     Init(Init),

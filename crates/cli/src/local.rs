@@ -45,6 +45,8 @@ pub(crate) struct InitReport {
     pub(crate) workspace_id: String,
     /// The first member's name.
     pub(crate) member: String,
+    /// The first project's slug, where one was made.
+    pub(crate) project: Option<String>,
     /// Shown once; nothing on this machine keeps it.
     pub(crate) recovery_key: String,
     /// Where it all is.
@@ -191,6 +193,7 @@ pub(crate) fn init(home: &Path, options: &InitOptions) -> Result<InitReport, Ref
         workspace_name: made.workspace_name,
         workspace_id: made.workspace_id,
         member: made.member,
+        project: options.project.clone(),
         recovery_key: made.recovery_key,
         home: home.to_owned(),
     })

@@ -57,7 +57,7 @@ pub fn check(
     Err(Refusal::new(
         Code::StaleWrite,
         format!("{} {} moved on since revision {revision}{status}. Nothing was written.", present::kind_word(&at.row), at.id),
-        format!("Decide again from the object below; if your change still makes sense, send it with revision {current}."),
+        format!("Decide again from the {} below; if your change still makes sense, send it with revision {current}.", present::kind_word(&at.row)),
     )
     .with("current", fresh)
     .with("changed", changed.into_values().collect::<Vec<_>>())

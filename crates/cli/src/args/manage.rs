@@ -19,7 +19,7 @@ pub(crate) struct Making {
     #[arg(long, value_name = "EMAIL")]
     pub(crate) email: Option<String>,
 
-    /// Make this project first
+    /// Make this project first; left out, `up` makes "main"
     #[arg(long, value_name = "SLUG")]
     pub(crate) project: Option<String>,
 }

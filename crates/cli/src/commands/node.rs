@@ -14,6 +14,9 @@ use crate::{
     output::{Out, Style, clean, page},
 };
 
+/// The project that `up` makes where none is named.
+const FIRST_PROJECT: &str = "main";
+
 pub(super) fn up(home: &Path, args: &Up, out: &mut Out) -> Result<u8, Failure> {
     if let Some(code) = runs_already(home, out)? {
         return Ok(code);
@@ -21,7 +24,12 @@ pub(super) fn up(home: &Path, args: &Up, out: &mut Out) -> Result<u8, Failure> {
     let made = if local::is_made(home) {
         None
     } else {
-        match local::init(home, &options(&args.making)) {
+        let mut options = options(&args.making);
+        // Whoever starts here creates a task next, and a task needs a project.
+        options
+            .project
+            .get_or_insert_with(|| FIRST_PROJECT.to_owned());
+        match local::init(home, &options) {
             // Another one was quicker.
             Err(refusal) if refusal.details.contains_key("exists") => None,
             made => Some(made?),
@@ -174,11 +182,14 @@ fn greeting(home: &Path, ready: &Ready, made_now: Option<&InitReport>, style: St
     let mut text = made_now
         .map(|report| made(report, style) + "\n")
         .unwrap_or_default();
+    let project = made_now
+        .and_then(|report| report.project.as_deref())
+        .map_or_else(|| "SLUG".to_owned(), clean::line);
     text.push_str(&format!(
-        "The board is at {}\nIts home is {}\n\n\
-         Create a task:    stead create 'Fix the login' --project SLUG\n\
+        "The node listens at {}\nIts home is {}\n\n\
+         Create a task:    stead create 'Fix the login' --project {project}\n\
          Add an agent:     stead agent add claude --local\n\
-         Import issues:    stead import beads issues.jsonl --project SLUG\n",
+         Import issues:    stead import beads issues.jsonl --project {project}\n",
         style.bold(&ready.url),
         clean::line(&home.display().to_string()),
     ));
@@ -245,6 +256,7 @@ mod tests {
             workspace_name: "Acme\u{1b}".into(),
             workspace_id: "W".into(),
             member: "Ada".into(),
+            project: None,
             recovery_key: "KEY".into(),
             home: "/h".into(),
         };
