@@ -25,7 +25,7 @@ use crate::{
 /// What every action takes.
 const COMMON: [&str; 5] = ["action", "by", "idempotencyKey", "waitFor", "timeoutMs"];
 
-/// The actions of `task_mutate` with what each takes beside [`COMMON`].
+/// The actions of `task_mutate` with what each takes beside what all take.
 pub const ACTIONS: [(&str, &[&str]); 19] = [
     ("archive", &["id", "revision", "resolves"]),
     ("block", &["id", "revision", "resolves", "reason", "taskId"]),

@@ -1,0 +1,281 @@
+//! Moving the oldest unpacked changes into the packed file.
+
+use std::{collections::BTreeMap, sync::atomic::Ordering};
+
+use redb::{ReadableTable, WriteTransaction};
+
+use super::{
+    ARRIVALS, BLOCK_ENDS, BLOCKS, BlockEnd, HASHES, KEYS, TEXT_FIELDS, TOUCHES, TOUCHES_ROW,
+    TRANSITIONS, block_key, decode_places, decode_touches, encode_places, encode_touches, end_key,
+    start_op_of,
+};
+use crate::{
+    search::{self, IndexedText, ObjectKey},
+    store::{
+        Damage, HOT_MAX, Store, StoreError,
+        blocks::{self, BLOCK_CHANGES, LogEntry, SLICE_BYTES},
+        codec, index, key_hash,
+        state::LogRecord,
+        view::{StoreView, Tables},
+    },
+};
+
+/// Changes that one packing takes: half of what may be hot, so that readers of the rest stay fast
+/// and the next packing is not due at once.
+pub(crate) const PACK_CHANGES: usize = HOT_MAX / 2;
+
+impl Store {
+    /// Whether so much is unpacked that packing is due.
+    pub fn wants_packing(&self) -> bool {
+        self.unpacked() > HOT_MAX
+    }
+
+    /// Packs the oldest unpacked changes, at most half of what may be unpacked: first durably into the packed
+    /// file, then out of the hot one. Returns how many. May run beside readers and the writer.
+    ///
+    /// # Errors
+    ///
+    /// Where a file fails; what was packed so far is in both files then, and equal.
+    pub fn pack(&self) -> Result<usize, StoreError> {
+        let packing = self.packing();
+        let view = self.view(0)?;
+        let end = self.arrivals();
+        let begin = self.packed.end();
+        let arrivals: Vec<u64> = (begin..end).take(PACK_CHANGES).collect();
+        let Some(last) = arrivals.last().copied() else {
+            return Ok(0);
+        };
+        let mut records = Vec::with_capacity(arrivals.len());
+        for arrival in &arrivals {
+            let record = view
+                .tables
+                .log(*arrival)?
+                .ok_or(Damage { what: "log record" })?;
+            records.push((*arrival, LogRecord::decode(&record)?));
+        }
+        let txn = self.packed.begin()?;
+        let texts = self.pack_log(&view, &txn, &records)?;
+        let merged = search::merge(&txn, &texts)?;
+        txn.commit()?;
+        self.packed.end.store(last + 1, Ordering::Release);
+        if merged.needs_rebuild {
+            self.rebuild_texts()?;
+        }
+        self.forget_hot(&arrivals)?;
+        let mut hot_texts = self.hot_texts();
+        if let Some(hot) = hot_texts.as_mut() {
+            // What is still unpacked stays in the index in memory.
+            let state = self.state_read();
+            let waiting: std::collections::BTreeSet<ObjectKey> = state
+                .hot
+                .entries
+                .values()
+                .flat_map(|entry| {
+                    entry.texts.iter().filter_map(|object| {
+                        let document = state.actors.get(entry.actor as usize)?.document;
+                        Some(ObjectKey(index::row_key(document, *object)))
+                    })
+                })
+                .collect();
+            for (key, _) in texts.iter().filter(|(key, _)| !waiting.contains(key)) {
+                hot.remove(key);
+            }
+        }
+        drop(packing);
+        Ok(arrivals.len())
+    }
+
+    fn pack_log<T: Tables>(
+        &self,
+        view: &StoreView<'_, T>,
+        txn: &WriteTransaction,
+        records: &[(u64, LogRecord)],
+    ) -> Result<Vec<(ObjectKey, Option<IndexedText>)>, StoreError> {
+        let mut places = Vec::new();
+        let mut hashes: BTreeMap<Vec<u8>, Vec<(u32, u64)>> = BTreeMap::new();
+        let mut keys: BTreeMap<Vec<u8>, Vec<(u32, u64)>> = BTreeMap::new();
+        let mut touches: BTreeMap<[u8; 12], Vec<(u64, u32, u64)>> = BTreeMap::new();
+        let mut runs: BTreeMap<u32, Vec<(u64, u64, &LogRecord, LogEntry)>> = BTreeMap::new();
+        let mut texts = std::collections::BTreeSet::new();
+        let mut transitions = txn.open_table(TRANSITIONS)?;
+        for (arrival, record) in records {
+            let document = {
+                let state = self.state_read();
+                let actor = state
+                    .actors
+                    .get(record.entry.actor as usize)
+                    .ok_or(Damage { what: "log record" })?;
+                (
+                    actor.document,
+                    state
+                        .document(actor.document)
+                        .ok_or(Damage { what: "log record" })?
+                        .id,
+                )
+            };
+            let (number, id) = document;
+            let change = stead_doc::change::Change::decode(id, &record.bytes)?;
+            let place = (record.entry.actor, change.seq);
+            places.push(place);
+            hashes
+                .entry(change.hash.0.get(..8).unwrap_or_default().to_vec())
+                .or_default()
+                .push(place);
+            if let Some(key) = &change.message.key {
+                let hash = key_hash(&change.message.credential, key);
+                keys.entry(hash.get(..8).unwrap_or_default().to_vec())
+                    .or_default()
+                    .push(place);
+            }
+            for object in change.touched() {
+                touches
+                    .entry(index::row_key(number, object))
+                    .or_default()
+                    .push((*arrival, place.0, place.1));
+            }
+            for op in &change.ops {
+                if TEXT_FIELDS.iter().any(|(field, _)| *field == op.field) {
+                    texts.insert((number, op.object));
+                }
+                if let Some(value) = transition(&op.field, &op.action) {
+                    let mut key = number.to_be_bytes().to_vec();
+                    key.extend(arrival.to_be_bytes());
+                    key.extend(op.object.to_bits().to_be_bytes());
+                    key.extend(op.field.as_bytes());
+                    transitions.insert(key.as_slice(), value.as_bytes())?;
+                }
+            }
+            let entry = LogEntry {
+                seen: record.seen,
+                hash: change.hash.0,
+                bytes: record.bytes.clone(),
+            };
+            runs.entry(record.entry.actor).or_default().push((
+                change.seq,
+                change.max_op(),
+                record,
+                entry,
+            ));
+        }
+        drop(transitions);
+        for (first, chunk) in records
+            .chunks(ARRIVAL_CHUNK)
+            .zip(places.chunks(ARRIVAL_CHUNK))
+        {
+            let first = first.first().map_or(0, |(arrival, _)| *arrival);
+            txn.open_table(ARRIVALS)?
+                .insert(first, codec::seal(&encode_places(chunk)).as_slice())?;
+        }
+        for (table, rows) in [(HASHES, hashes), (KEYS, keys)] {
+            let mut table = txn.open_table(table)?;
+            for (key, new) in rows {
+                let mut all = match table.get(key.as_slice())? {
+                    Some(row) => decode_places(row.value())?,
+                    None => Vec::new(),
+                };
+                all.extend(new);
+                table.insert(key.as_slice(), encode_places(&all).as_slice())?;
+            }
+        }
+        let mut table = txn.open_table(TOUCHES)?;
+        for (row, list) in touches {
+            // On with the object's last row while it is short, so that an object has few.
+            let (mut low, mut high) = (row.to_vec(), row.to_vec());
+            low.extend(0u64.to_be_bytes());
+            high.extend(u64::MAX.to_be_bytes());
+            let last = match table
+                .range::<&[u8]>(low.as_slice()..=high.as_slice())?
+                .next_back()
+            {
+                Some(found) => {
+                    let (key, value) = found?;
+                    Some((key.value().to_vec(), decode_touches(value.value())?))
+                }
+                None => None,
+            };
+            let (key, mut all) = match last {
+                Some((key, all)) if all.len() < TOUCHES_ROW => (key, all),
+                _ => {
+                    let first = list.first().map_or(0, |(arrival, _, _)| *arrival);
+                    ([row.as_slice(), &first.to_be_bytes()].concat(), Vec::new())
+                }
+            };
+            all.extend(list);
+            table.insert(key.as_slice(), encode_touches(&all).as_slice())?;
+        }
+        drop(table);
+        for (actor, run) in runs {
+            self.pack_run(txn, actor, &run)?;
+        }
+        let mut indexed = Vec::new();
+        for (document, object) in texts {
+            let text = self.indexed_text(view, document, object)?;
+            indexed.push((ObjectKey(index::row_key(document, object)), text));
+        }
+        Ok(indexed)
+    }
+
+    fn pack_run(
+        &self,
+        txn: &WriteTransaction,
+        actor: u32,
+        run: &[(u64, u64, &LogRecord, LogEntry)],
+    ) -> Result<(), StoreError> {
+        let id = self
+            .state_read()
+            .actors
+            .get(actor as usize)
+            .ok_or(Damage { what: "log record" })?
+            .id;
+        let mut before = match run.first() {
+            Some((first, ..)) if *first > 1 => {
+                let previous = self.packed.entry(actor, first - 1)?;
+                Some(previous.ok_or(Damage { what: "log block" })?.hash)
+            }
+            _ => None,
+        };
+        let mut blocks = txn.open_table(BLOCKS)?;
+        let mut ends = txn.open_table(BLOCK_ENDS)?;
+        for chunk in run.chunks(BLOCK_CHANGES) {
+            let (Some((first, _, _, first_entry)), Some((_, max_op, record, last))) =
+                (chunk.first(), chunk.last())
+            else {
+                continue;
+            };
+            let entries: Vec<LogEntry> = chunk.iter().map(|(.., entry)| entry.clone()).collect();
+            let packed = blocks::pack(id.0, before, &entries)?;
+            for (slice, bytes) in packed.chunks(SLICE_BYTES).enumerate() {
+                let slice = u16::try_from(slice)
+                    .map_err(|_| StoreError::Broken("a block has too many slices"))?;
+                blocks.insert(block_key(actor, *first, slice).as_slice(), bytes)?;
+            }
+            let end = BlockEnd {
+                first: *first,
+                max_op: *max_op,
+                roster: record.roster,
+                signature: record.signature,
+            };
+            let start = start_op_of(&first_entry.bytes).ok_or(Damage { what: "log record" })?;
+            ends.insert(end_key(actor, start).as_slice(), end.encode().as_slice())?;
+            before = Some(last.hash);
+        }
+        Ok(())
+    }
+}
+
+/// The value of an operation that moves a status or an assignee.
+pub(crate) fn transition(field: &str, action: &stead_doc::change::Action) -> Option<String> {
+    use stead_doc::change::Action;
+    if field != "status" && field != "assignee" {
+        return None;
+    }
+    Some(match action {
+        Action::Put(scalar) => stead_doc::present::field_json(field, scalar)
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
+        Action::Delete => String::new(),
+    })
+}
+
+const ARRIVAL_CHUNK: usize = 256;
