@@ -106,7 +106,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     put("disk_mb", large.bytes as f64 / 1e6);
     put("disk_ratio", large.bytes as f64 / automerge.bytes as f64);
 
-    let opened = opened(&large.home, &["--home"])?;
+    let opened = opened(&large.home)?;
     put("open_ms", opened);
     put("open_ratio", opened / automerge.load_ms);
     let killed = killed(&large.home)?;
@@ -226,47 +226,49 @@ fn automerge_of(made: &Made, dir: &Path) -> Result<Saved> {
     })
 }
 
-/// Milliseconds until a process of its own has listed and written once.
-fn opened(home: &Path, _: &[&str]) -> Result<f64> {
-    let mut all = Vec::new();
-    for _ in 0..5 {
-        let output = Process::new(std::env::current_exe()?)
-            .args(["open", "--home"])
-            .arg(home)
-            .output()?;
-        let said: Json =
-            serde_json::from_slice(&output.stdout).context("reading how long it took to open")?;
-        all.push(said["ms"].as_f64().context("ms")?);
-    }
-    all.sort_by(f64::total_cmp);
-    Ok(all[all.len() / 2])
+/// Milliseconds until a process of its own has listed and written once: the median of five.
+fn opened(home: &Path) -> Result<f64> {
+    median_ms((0..5).map(|_| opened_once(home)))
 }
 
 /// The same after a kill in the middle of writes, with nothing in the page cache.
 fn killed(home: &Path) -> Result<f64> {
-    let mut all = Vec::new();
-    for _ in 0..3 {
+    median_ms((0..3).map(|_| {
         let mut child = Process::new(std::env::current_exe()?)
             .args(["open", "--write-on", "--home"])
             .arg(home)
             .stdout(Stdio::piped())
             .spawn()?;
-        let mut line = String::new();
+        // Two lines: the second comes once writes are under way. Killed before them, redb has nothing
+        // to repair and the figure says nothing.
         let stdout = child.stdout.take().context("its output")?;
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line)?;
+        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stdout));
+        for _ in 0..2 {
+            lines.next().context("it ended before it was killed")??;
+        }
         child.kill()?;
         child.wait()?;
-        if let Err(error) = std::fs::write("/proc/sys/vm/drop_caches", "1") {
+        // What is still dirty would stay in the cache.
+        Process::new("sync").status()?;
+        if let Err(error) = std::fs::write("/proc/sys/vm/drop_caches", "3") {
             say(&format!("the page cache stays: {error}"));
         }
-        let output = Process::new(std::env::current_exe()?)
-            .args(["open", "--home"])
-            .arg(home)
-            .output()?;
-        let said: Json =
-            serde_json::from_slice(&output.stdout).context("reading how long it took to open")?;
-        all.push(said["ms"].as_f64().context("ms")?);
-    }
+        opened_once(home)
+    }))
+}
+
+fn opened_once(home: &Path) -> Result<f64> {
+    let output = Process::new(std::env::current_exe()?)
+        .args(["open", "--home"])
+        .arg(home)
+        .output()?;
+    let said: Json =
+        serde_json::from_slice(&output.stdout).context("reading how long it took to open")?;
+    said["ms"].as_f64().context("it says no time")
+}
+
+fn median_ms(times: impl Iterator<Item = Result<f64>>) -> Result<f64> {
+    let mut all = times.collect::<Result<Vec<_>>>()?;
     all.sort_by(f64::total_cmp);
     Ok(all[all.len() / 2])
 }
@@ -316,11 +318,17 @@ pub(crate) fn open(options: &OpenOptions) -> Result<()> {
         // Until killed.
         for round in 1.. {
             revision = touch(&node, &owner, &id, &revision, round)?;
+            if round == WRITES_BEFORE_A_KILL {
+                print("writing");
+            }
         }
     }
     node.stop();
     Ok(())
 }
+
+/// Writes after which a process that is to be killed says that it is writing.
+const WRITES_BEFORE_A_KILL: u32 = 200;
 
 /// One durable update of a single field; returns the new revision.
 fn touch(node: &Node, caller: &Caller, id: &str, revision: &str, round: u32) -> Result<String> {

@@ -342,11 +342,7 @@ impl Store {
             let table = self.hot.begin_read()?.open_table(INDEX)?;
             let mut all = BTreeSet::new();
             for row in table.iter()? {
-                let (key, ()) = {
-                    let (key, _) = row?;
-                    (key, ())
-                };
-                all.insert(key.value().to_vec());
+                all.insert(row?.0.value().to_vec());
             }
             all
         };

@@ -14,7 +14,7 @@ use stead_doc::{
 };
 
 use super::{
-    INDEX, LOCAL, LOG, ROSTER, ROWS, STATE, Store, StoreError, TEXTS, codec,
+    INDEX, LOCAL, LOG, ROWS, STATE, Store, StoreError, TEXTS, codec,
     index::{self, keys_of},
     rows::{self, Stored},
     state::{Actor, HotEntry, LogRecord},
@@ -556,15 +556,5 @@ impl Store {
             .insert(key, codec::seal(value).as_slice())?;
         txn.commit()?;
         Ok(())
-    }
-
-    /// The number of roster entries here.
-    ///
-    /// # Errors
-    ///
-    /// Where the database fails.
-    pub fn roster_len(&self) -> Result<u64, StoreError> {
-        use redb::{ReadableDatabase, ReadableTableMetadata};
-        Ok(self.hot.begin_read()?.open_table(ROSTER)?.len()?)
     }
 }

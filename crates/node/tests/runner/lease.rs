@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use stead_node::store::{BackupHead, Store};
+use stead_node::store::{BackupHead, Directory, Store};
 
 use super::world::{CACHE, Clock, Replica, exchange, replica, replicas};
 
@@ -177,4 +177,20 @@ fn a_restored_backup_is_another_generation_and_writes_as_another_incarnation() {
             "flipped at {at}"
         );
     }
+}
+
+/// What is kept for this machine alone is neither in a document nor lost.
+#[test]
+fn a_local_value_survives_a_restart() {
+    let place = tempfile::tempdir().unwrap();
+    let disk = || Box::new(Directory::new(place.path()).unwrap());
+    let store = Store::create(disk(), [1; 16], [2; 16], &[b"entry"], CACHE).unwrap();
+    assert_eq!(store.local(b"visit/ada").unwrap(), None);
+    store.set_local(b"visit/ada", b"41").unwrap();
+    store.set_local(b"visit/ada", b"42").unwrap();
+    drop(store);
+    let store = Store::open(disk(), CACHE).unwrap();
+    assert_eq!(store.local(b"visit/ada").unwrap().unwrap(), b"42");
+    assert_eq!(store.local(b"visit/bea").unwrap(), None);
+    assert_eq!(store.arrivals(), 0);
 }
