@@ -128,6 +128,8 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Give unused space of the store back
     Compact,
+    /// Carry an agent's client to the node, over stdin and stdout
+    Mcp(Mcp),
     /// Run a node as a service
     #[command(subcommand)]
     Node(Node),

@@ -44,6 +44,14 @@ impl Identity {
             agent,
         }
     }
+
+    /// With a name where neither a name nor a token says who asks.
+    pub(crate) fn or_agent(mut self, name: &str) -> Self {
+        if self.token.is_none() && self.agent.is_none() {
+            self.agent = Some(name.to_owned());
+        }
+        self
+    }
 }
 
 /// The running node of a home, or the store itself where no node runs.
@@ -155,6 +163,21 @@ impl Http {
             authorization: format!("Bearer {token}"),
             name,
         }
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What stands in the header of that name.
+    pub(crate) fn authorization(&self) -> &str {
+        &self.authorization
+    }
+
+    /// The local agent as whom it is asked.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     /// Whether what listens there holds the home's token.

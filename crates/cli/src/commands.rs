@@ -20,6 +20,7 @@ use stead_doc::{
 
 use crate::{
     args::{Cli, Command, Completions, Global, Mutation},
+    bridge,
     client::{self, Backend, Identity},
     failure::Failure,
     local,
@@ -42,6 +43,12 @@ pub(crate) fn run(cli: Cli, out: &mut Out) -> Result<u8, Failure> {
         Command::Node(args) => {
             node::node(&home(&global)?, &Identity::new(global.agent), &args, out)
         }
+        Command::Mcp(args) => bridge::run(bridge::Options {
+            home: bridge::absolute_home(&home(&global)?),
+            identity: Identity::new(global.agent).or_agent(local::FIRST_AGENT),
+            toolsets: args.toolsets,
+            read_only: args.read_only,
+        }),
         command => {
             let backend = client::connect(&home(&global)?, &Identity::new(global.agent))?;
             dispatch(&mut Cx::new(backend.as_ref(), out, by), command)
@@ -83,6 +90,7 @@ fn dispatch(cx: &mut Cx<'_>, command: Command) -> Result<u8, Failure> {
         | Command::Up(_)
         | Command::Init(_)
         | Command::Restore(_)
+        | Command::Mcp(_)
         | Command::Node(_) => Ok(0),
     }
 }

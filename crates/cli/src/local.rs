@@ -1,5 +1,5 @@
-//! The glue to `stead_node`: everything that the command does in this process. The only file that
-//! knows the node's types.
+//! The glue to the node: everything that a command does with a store in this process. The only
+//! file that opens one.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -164,7 +164,10 @@ pub(crate) fn is_locked(refusal: &Refusal) -> bool {
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 const LOCK_STEP: Duration = Duration::from_millis(10);
 
-/// Makes home, device key, workspace, member, and first project.
+/// The local agent that a new workspace has, and that `stead mcp` is where nobody is named.
+pub(crate) const FIRST_AGENT: &str = "agent";
+
+/// Makes home, device key, workspace, member, first project and first agent.
 ///
 /// # Errors
 ///
@@ -185,10 +188,15 @@ pub(crate) fn init(home: &Path, options: &InitOptions) -> Result<InitReport, Ref
             email: options.email.clone(),
         },
     )?;
+    let backend = client::connect(home, &Identity::default())?;
     if let Some(project) = &options.project {
         let arguments = serde_json::json!({ "slug": project, "name": project });
-        client::connect(home, &Identity::default())?.call("project_add", arguments)?;
+        backend.call("project_add", arguments)?;
     }
+    // So that a client can be connected before anything is set up; no agent acts as its person.
+    let arguments = serde_json::json!({ "name": FIRST_AGENT, "local": true });
+    backend.call("agent_add", arguments)?;
+    drop(backend);
     Ok(InitReport {
         workspace_name: made.workspace_name,
         workspace_id: made.workspace_id,
@@ -199,6 +207,17 @@ pub(crate) fn init(home: &Path, options: &InitOptions) -> Result<InitReport, Ref
     })
 }
 
+/// How a node serves.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Serving {
+    /// The port on loopback.
+    pub(crate) port: Option<u16>,
+    /// Host names that it answers to beside loopback's.
+    pub(crate) allow_hosts: Vec<String>,
+    /// Ends it once nobody needed it for so long.
+    pub(crate) idle_exit: Option<Duration>,
+}
+
 /// Runs a node until it is told to stop; calls back once it listens.
 ///
 /// # Errors
@@ -206,7 +225,7 @@ pub(crate) fn init(home: &Path, options: &InitOptions) -> Result<InitReport, Ref
 /// Where it cannot start, or its store fails.
 pub(crate) fn serve(
     home: &Path,
-    port: Option<u16>,
+    serving: Serving,
     ready: &mut dyn FnMut(&Ready),
 ) -> Result<(), Refusal> {
     let place = Home::at(home);
@@ -232,7 +251,15 @@ pub(crate) fn serve(
         .build()
         .map_err(failed)?;
     runtime.block_on(async {
-        let listening = http::listen(node, place, port).await?;
+        let settings = http::Settings {
+            port: serving.port,
+            allow_hosts: serving.allow_hosts,
+            idle_exit: serving.idle_exit,
+            ..http::Settings::default()
+        };
+        let faces = stead_mcp::router(node.clone(), settings.stop.subscribe());
+        let settings = http::Settings { faces, ..settings };
+        let listening = http::listen(node, place, settings).await?;
         ready(&Ready {
             url: format!("http://{}", listening.address()),
         });

@@ -2,6 +2,7 @@
 //! decided in the other crates.
 
 mod args;
+mod bridge;
 mod client;
 mod commands;
 mod failure;
@@ -37,6 +38,7 @@ fn logs(serves: bool) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .with_target(false)
         .init();
 }

@@ -27,6 +27,7 @@ pub mod context;
 pub mod document;
 pub mod export;
 mod fields;
+pub mod fit;
 pub mod graph;
 pub mod hlc;
 pub mod id;

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::fit;
+
 /// Why a command was refused. Nothing was written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refusal {
@@ -159,31 +161,25 @@ impl Refusal {
         })
     }
 
-    /// The sentence and the fresh object: all that some clients show a model.
+    /// The sentence, and below it the fresh object or whatever else belongs to it: all that some
+    /// clients show a model.
     pub fn to_text(&self) -> String {
         let mut text = format!("{}: {} {}", self.code.as_str(), self.message, self.hint);
-        if let Some(current) = self.details.get("current") {
-            text.push('\n');
-            text.push_str(&cut(
-                &json!({ "current": current }).to_string(),
-                Self::TEXT_BYTES,
-            ));
-        }
+        let text_end = text.trim_end().len();
+        text.truncate(text_end);
+        let mut below = match self.details.get("current") {
+            Some(current) => json!({ "current": current }),
+            None if self.details.is_empty() => return text,
+            None => Value::Object(self.details.clone()),
+        };
+        fit::fit(&mut below, Self::TEXT_BYTES);
+        text.push('\n');
+        text.push_str(&below.to_string());
         text
     }
 
-    /// Bytes of the fresh object in the text.
+    /// Bytes of what stands below the sentence.
     const TEXT_BYTES: usize = 2 << 10;
-}
-
-/// The text, or its front and a mark where it is longer than `bytes`.
-pub(crate) fn cut(text: &str, bytes: usize) -> String {
-    const MARK: &str = "… [cut]";
-    if text.len() <= bytes {
-        return text.to_owned();
-    }
-    let end = text.floor_char_boundary(bytes.saturating_sub(MARK.len()));
-    format!("{}{MARK}", text.get(..end).unwrap_or_default())
 }
 
 impl std::fmt::Display for Refusal {
@@ -225,6 +221,16 @@ mod tests {
     fn the_fresh_object_in_the_text_is_bounded() {
         let long = Refusal::new(Code::StaleWrite, "", "").with("current", "ä".repeat(5000));
         assert!(long.to_text().len() <= Refusal::TEXT_BYTES + 40);
-        assert!(long.to_text().ends_with("[cut]"));
+        assert!(long.to_text().ends_with("[cut]\"}"));
+    }
+
+    #[test]
+    fn the_text_alone_names_what_to_choose_from() {
+        let refusal = Refusal::new(Code::UnknownProject, "none.", "Choose.")
+            .with("knownProjects", json!(["web"]));
+        assert_eq!(
+            refusal.to_text(),
+            "UNKNOWN_PROJECT: none. Choose.\n{\"knownProjects\":[\"web\"]}"
+        );
     }
 }

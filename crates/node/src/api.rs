@@ -10,7 +10,7 @@ use stead_doc::{
     arguments::{self, Arguments},
     board::{self, Command},
     context::Caller,
-    limits,
+    fit, limits,
     refusal::{Code, Refusal},
 };
 
@@ -25,6 +25,15 @@ impl Node {
     ///
     /// A typed refusal. Nothing was written then, unless its code is `RETRY`.
     pub fn call(&self, caller: &Caller, method: &str, arguments: Json) -> Result<Json, Refusal> {
+        let answer = self.dispatch(caller, method, arguments);
+        if TOOLS.contains(&method) {
+            bounded(answer)
+        } else {
+            answer
+        }
+    }
+
+    fn dispatch(&self, caller: &Caller, method: &str, arguments: Json) -> Result<Json, Refusal> {
         match method {
             "task_search" => self.read(caller, |view, cx| query::task_search(view, cx, arguments)),
             "task_get" => self.read(caller, |view, cx| query::task_get(view, cx, arguments)),
@@ -35,16 +44,24 @@ impl Node {
             "changes_since" => {
                 self.read(caller, |view, cx| query::changes_since(view, cx, arguments))
             }
+            "project_board" => {
+                self.read(caller, |view, cx| query::project_board(view, cx, arguments))
+            }
+            "project_sprint" => self.read(caller, |view, cx| {
+                query::project_sprint(view, cx, arguments)
+            }),
             "project_list" => self.read(caller, query::projects),
             "project_add" => self.project_add(caller, arguments),
             "import_tasks" => self.import_tasks(caller, arguments),
             "member_add" => self.member_add(caller, arguments),
             "member_list" => self.member_list(caller),
+            "member_change" => self.member_change(caller, arguments),
             "agent_add" => self.agent_add(caller, arguments),
             "agent_list" => self.agent_list(caller),
             "agent_revoke" => self.agent_revoke(caller, arguments),
             "status" => self.status(caller),
             "whoami" => self.whoami(caller),
+            "workspace" => self.workspace(caller),
             "export" => self.export(caller, arguments),
             "backup" => self.backup(caller, arguments),
             "doctor" => self.doctor(caller, arguments),
@@ -134,8 +151,34 @@ impl Node {
     }
 }
 
+/// The methods that are agents' tools: their answers are bounded, refusals included.
+const TOOLS: [&str; 3] = ["task_get", "task_mutate", "task_search"];
+
+/// The answer of a tool at a size that a reader's context can pay for.
+fn bounded(answer: Result<Json, Refusal>) -> Result<Json, Refusal> {
+    match answer {
+        Ok(mut answer) => {
+            fit::cut_paged(&mut answer, query::BODY_BYTES);
+            fit::fit(&mut answer, query::RESULT_BYTES);
+            Ok(answer)
+        }
+        Err(mut refusal) => {
+            let mut details = Json::Object(std::mem::take(&mut refusal.details));
+            fit::cut_paged(&mut details, query::BODY_BYTES);
+            fit::fit(&mut details, query::RESULT_BYTES - SENTENCE_BYTES);
+            if let Json::Object(details) = details {
+                refusal.details = details;
+            }
+            Err(refusal)
+        }
+    }
+}
+
+/// Room for code, message and hint of a refusal within the bytes of a result.
+const SENTENCE_BYTES: usize = 1_000;
+
 /// The names of all methods.
-pub const METHODS: [&str; 21] = [
+pub const METHODS: [&str; 25] = [
     "agent_add",
     "agent_list",
     "agent_revoke",
@@ -148,15 +191,19 @@ pub const METHODS: [&str; 21] = [
     "export",
     "import_tasks",
     "member_add",
+    "member_change",
     "member_list",
     "project_add",
+    "project_board",
     "project_list",
+    "project_sprint",
     "status",
     "task_get",
     "task_mutate",
     "task_search",
     "transitions",
     "whoami",
+    "workspace",
 ];
 
 /// Where else a write should be before it is answered.

@@ -102,6 +102,19 @@ pub struct Event {
     pub revision: String,
     /// The arrival cursor behind the change.
     pub cursor: u64,
+    /// What it is about: of a comment its task, else itself.
+    pub subject: ObjectId,
+    /// A task's status before, where it was there, and now.
+    pub status: (Option<String>, Option<String>),
+    /// Whether somebody has, or until now had, to decide something about it.
+    pub open: bool,
+}
+
+impl Event {
+    /// Whether a task came to have this status.
+    pub fn entered(&self, status: &str) -> bool {
+        self.status.1.as_deref() == Some(status) && self.status.0.as_deref() != Some(status)
+    }
 }
 
 /// Why a change from elsewhere is not admitted.
@@ -280,15 +293,24 @@ impl Core {
             return Ok(done);
         }
         let cursor = store.state_read().next_arrival;
-        for (object, document) in touched {
-            if let Some(stored) = batch.view.stored_in(document, object)? {
-                let at = batch.view.located(object, document, stored)?;
+        for (object, before) in touched {
+            if let Some(stored) = batch.view.stored_in(before.document, object)? {
+                let open = before.open || stored.open;
+                let at = batch.view.located(object, before.document, stored)?;
+                let subject = at.row.text("subject").and_then(|id| id.parse().ok());
+                let task = at.row.kind() == Some("task");
                 done.events.push(Event {
                     object,
                     project: at.project,
                     kind: at.row.kind().unwrap_or_default().to_owned(),
                     revision: Revision::of(&at.row).to_string(),
                     cursor,
+                    subject: subject.unwrap_or(object),
+                    status: (
+                        before.status,
+                        task.then(|| stead_doc::present::status_of(&at.row)),
+                    ),
+                    open,
                 });
             }
         }

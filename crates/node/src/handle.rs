@@ -26,6 +26,7 @@ use stead_sync::{Body, DeviceKey, Roster};
 use tokio::sync::broadcast;
 
 use crate::{
+    connections::Connections,
     core::{Core, Event, Job, Tick, retry},
     edge::World,
     store::{Store, StoreError, StoreView},
@@ -54,6 +55,7 @@ struct Inner {
     events: broadcast::Sender<Event>,
     world: Arc<dyn World>,
     secret: [u8; 32],
+    connections: Connections,
 }
 
 impl std::fmt::Debug for Inner {
@@ -180,6 +182,7 @@ impl Node {
             events,
             world,
             secret,
+            connections: Connections::default(),
         })))
     }
 
@@ -190,6 +193,11 @@ impl Node {
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    /// Who is connected.
+    pub fn connections(&self) -> &Connections {
+        &self.0.connections
     }
 
     /// The caller that a live credential makes.

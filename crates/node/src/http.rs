@@ -9,7 +9,7 @@ use axum::{
     Json, Router,
     body::Bytes,
     extract::{DefaultBodyLimit, RawQuery, Request, State},
-    http::{HeaderMap, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -20,7 +20,7 @@ use stead_doc::{
     refusal::{Code, Refusal},
 };
 use subtle::ConstantTimeEq;
-use tokio::{net::TcpListener, sync::watch};
+use tokio::{net::TcpListener, sync::watch, time::Instant};
 
 use crate::{
     handle::Node,
@@ -34,13 +34,44 @@ pub const BODY_BYTES: usize = 16 << 20;
 /// How long requests under way may take once the node is to stop.
 pub const STOP_GRACE: Duration = Duration::from_secs(5);
 
+/// How a node listens, and what it serves beside the local API.
+#[derive(Debug)]
+pub struct Settings {
+    /// The port on loopback; any free one where nothing is said.
+    pub port: Option<u16>,
+    /// Names beside loopback's that a `Host` may have, each with its port or for any port.
+    pub allow_hosts: Vec<String>,
+    /// Ends the node once nobody was connected and nothing was asked for so long.
+    pub idle_exit: Option<Duration>,
+    /// What else is served behind the same gate: the agents' face. Requests under `/mcp` reach it
+    /// with a [`Caller`] among their extensions.
+    pub faces: Router,
+    /// Set to true, it ends the node.
+    pub stop: watch::Sender<bool>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            port: None,
+            allow_hosts: Vec::new(),
+            idle_exit: None,
+            faces: Router::new(),
+            stop: watch::channel(false).0,
+        }
+    }
+}
+
 /// What serves requests.
 #[derive(Debug, Clone)]
 struct Server {
     node: Node,
     token: Arc<str>,
     address: SocketAddr,
+    allow_hosts: Arc<[String]>,
     stop: watch::Sender<bool>,
+    /// When somebody last asked something.
+    asked: watch::Sender<Instant>,
 }
 
 /// A node that listens.
@@ -49,7 +80,8 @@ pub struct Listening {
     listener: TcpListener,
     server: Server,
     home: Home,
-    stopped: watch::Receiver<bool>,
+    faces: Router,
+    idle_exit: Option<Duration>,
 }
 
 impl Listening {
@@ -73,16 +105,22 @@ impl Listening {
             listener,
             server,
             home,
-            mut stopped,
+            faces,
+            idle_exit,
         } = self;
         let node = server.node.clone();
+        let mut stopped = server.stop.subscribe();
+        if let Some(idle) = idle_exit {
+            tokio::spawn(server.clone().end_when_idle(idle));
+        }
         let router = Router::new()
             .route(CALL, post(call))
             .route("/api/v1/health", get(health))
             .fallback(nothing)
+            .with_state(server.clone())
+            .merge(faces)
             .layer(DefaultBodyLimit::max(BODY_BYTES))
-            .layer(middleware::from_fn_with_state(server.clone(), admit))
-            .with_state(server);
+            .layer(middleware::from_fn_with_state(server, admit));
         let mut over = stopped.clone();
         let serving = axum::serve(listener, router)
             .with_graceful_shutdown(async move {
@@ -114,8 +152,8 @@ impl Listening {
 /// # Errors
 ///
 /// Where the address is taken or not loopback, or the home cannot be written.
-pub async fn listen(node: Node, home: Home, port: Option<u16>) -> Result<Listening, Refusal> {
-    let address = SocketAddr::from(([127, 0, 0, 1], port.unwrap_or(0)));
+pub async fn listen(node: Node, home: Home, settings: Settings) -> Result<Listening, Refusal> {
+    let address = SocketAddr::from(([127, 0, 0, 1], settings.port.unwrap_or(0)));
     let listener = TcpListener::bind(address).await.map_err(|error| {
         Refusal::new(
             Code::Unavailable,
@@ -133,62 +171,82 @@ pub async fn listen(node: Node, home: Home, port: Option<u16>) -> Result<Listeni
         address: address.to_string(),
         pid: std::process::id(),
     })?;
-    let (stop, stopped) = watch::channel(false);
     let server = Server {
         node,
         token: token.into(),
         address,
-        stop,
+        allow_hosts: settings.allow_hosts.into(),
+        stop: settings.stop,
+        asked: watch::channel(Instant::now()).0,
     };
     Ok(Listening {
         listener,
         server,
         home,
-        stopped,
+        faces: settings.faces,
+        idle_exit: settings.idle_exit,
     })
 }
 
-/// Lets a request pass whose `Host` names this listener.
-async fn admit(State(server): State<Server>, request: Request, next: Next) -> Response {
+/// Lets a request pass whose `Host` names this listener and whose token is known.
+async fn admit(State(server): State<Server>, mut request: Request, next: Next) -> Response {
+    server.asked.send_replace(Instant::now());
     let hosts: Vec<_> = request.headers().get_all(header::HOST).iter().collect();
-    let port = server.address.port();
-    let ours = |host: &str| {
-        [
-            format!("127.0.0.1:{port}"),
-            format!("localhost:{port}"),
-            format!("[::1]:{port}"),
-        ]
-        .iter()
-        .any(|known| known.eq_ignore_ascii_case(host))
-    };
     let [host] = hosts.as_slice() else {
         return refuse(StatusCode::FORBIDDEN, "one Host header is needed");
     };
-    if !host.to_str().is_ok_and(ours) {
-        return refuse(StatusCode::FORBIDDEN, "this Host is not served here");
+    if !host.to_str().is_ok_and(|host| server.is_called(host)) {
+        return refuse(
+            StatusCode::FORBIDDEN,
+            "this Host is not served here; start the node with --allow-host to serve it",
+        );
     }
     // Nothing of ours is on another origin; a page that is may not even ask.
     for origin in request.headers().get_all(header::ORIGIN) {
         let same = origin
             .to_str()
             .ok()
-            .and_then(|origin| origin.strip_prefix("http://"))
-            .is_some_and(ours);
+            .and_then(|origin| {
+                let plain = origin.strip_prefix("http://");
+                plain.or_else(|| origin.strip_prefix("https://"))
+            })
+            .is_some_and(|host| server.is_called(host));
         if !same {
             return refuse(StatusCode::FORBIDDEN, "this Origin is not served here");
         }
     }
     // Before a body is read: a stranger's is not worth the memory.
-    if request.uri().path() == CALL
-        && !bearer(request.headers()).is_some_and(|token| server.knows(token))
-    {
-        return refuse(
-            StatusCode::UNAUTHORIZED,
-            "a bearer token that is known here is needed",
-        );
+    let path = request.uri().path();
+    let for_agents = path == AGENTS || path.starts_with("/mcp/");
+    if path == CALL || for_agents {
+        let Some(token) = bearer(request.headers()).filter(|token| server.knows(token)) else {
+            let mut response = refuse(
+                StatusCode::UNAUTHORIZED,
+                "a bearer token that is known here is needed",
+            );
+            let challenge = HeaderValue::from_static("Bearer realm=\"stead\"");
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, challenge);
+            return response;
+        };
+        if for_agents {
+            match server.agent(token, request.headers()) {
+                Ok(caller) => {
+                    request.extensions_mut().insert(caller);
+                }
+                Err(response) => return *response,
+            }
+        }
     }
     next.run(request).await
 }
+
+/// Where agents' clients ask.
+const AGENTS: &str = "/mcp";
+
+/// Names, percent-encoded, the local agent as whom a holder of the home's own token acts.
+pub const AGENT_HEADER: &str = "stead-agent";
 
 const CALL: &str = "/api/v1/call";
 
@@ -221,7 +279,7 @@ async fn call(State(server): State<Server>, headers: HeaderMap, body: Bytes) -> 
         return answer(server.shutdown(&caller));
     }
     let node = server.node.clone();
-    let started = tokio::time::Instant::now();
+    let started = Instant::now();
     let name = method.clone();
     let credential = caller.credential.clone();
     let answered =
@@ -270,11 +328,64 @@ pub fn proof(token: &str, nonce: &str) -> String {
 /// Characters of a nonce: 32 bytes in hexadecimal.
 const NONCE_CHARS: usize = 64;
 
+/// How often an idle node looks whether somebody is still connected.
+const IDLE_STEP: Duration = Duration::from_millis(250);
+
 async fn nothing() -> Response {
     refuse(StatusCode::NOT_FOUND, "there is nothing here")
 }
 
 impl Server {
+    /// Whether a `Host` or the host of an origin is one under which this node may be asked.
+    fn is_called(&self, host: &str) -> bool {
+        let port = self.address.port();
+        let loopback = ["127.0.0.1", "localhost", "[::1]"]
+            .iter()
+            .any(|name| format!("{name}:{port}").eq_ignore_ascii_case(host));
+        let named = || {
+            let without_port = host.rsplit_once(':').map_or(host, |(name, port)| {
+                let is_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+                if is_port { name } else { host }
+            });
+            self.allow_hosts.iter().any(|known| {
+                known.eq_ignore_ascii_case(host) || known.eq_ignore_ascii_case(without_port)
+            })
+        };
+        loopback || named()
+    }
+
+    /// As which agent a request under `/mcp` acts. The home's own token is its owner's: with it
+    /// comes the name of a local agent, because no agent acts as a person.
+    fn agent(&self, token: &str, headers: &HeaderMap) -> Result<Caller, Box<Response>> {
+        let name = headers.get(AGENT_HEADER).map(|name| {
+            let name = percent_encoding::percent_decode(name.as_bytes());
+            name.decode_utf8_lossy().into_owned()
+        });
+        let caller = self.caller(token, name.as_deref())?;
+        if caller.kind == stead_doc::context::CallerKind::Person {
+            return Err(Box::new(refuse(
+                StatusCode::FORBIDDEN,
+                "this token is a person's; agents connect with a credential of their own (stead agent add NAME)",
+            )));
+        }
+        Ok(caller)
+    }
+
+    /// Ends the node once nobody was connected and nothing was asked for `idle`.
+    async fn end_when_idle(self, idle: Duration) {
+        let mut asked = self.asked.subscribe();
+        loop {
+            let last = *asked.borrow_and_update();
+            if self.node.connections().is_empty() && last.elapsed() >= idle {
+                tracing::info!("nobody is here any more: the node ends");
+                self.stop.send_replace(true);
+                return;
+            }
+            let wait = idle.saturating_sub(last.elapsed()).max(IDLE_STEP);
+            tokio::time::sleep(wait).await;
+        }
+    }
+
     /// As whom a token speaks: this machine's own token for the owner or a local agent that it
     /// names, any other for its credential.
     fn caller(&self, token: &str, agent: Option<&str>) -> Result<Caller, Box<Response>> {

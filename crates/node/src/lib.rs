@@ -5,6 +5,7 @@
 //! store and core.
 
 pub mod api;
+pub mod connections;
 pub mod core;
 pub mod edge;
 pub mod handle;

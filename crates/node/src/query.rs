@@ -1,6 +1,7 @@
 //! Reading: `task_search`, `task_get` and the other questions, from a view.
 
 mod get;
+mod overview;
 mod search;
 mod walk;
 
@@ -15,14 +16,15 @@ use stead_doc::{
     view::{KeyEffect, Located, View},
 };
 
-pub(crate) use get::task_get;
+pub(crate) use get::{BODY_BYTES, task_get};
+pub(crate) use overview::{project_board, project_sprint};
 pub(crate) use search::task_search;
 pub(crate) use walk::{changes_since, conflicts, dep_tree, projects, transitions};
 
 use crate::store::{StoreView, Tables};
 
 /// Bytes of one result: an agent's context is what it pays with.
-pub(crate) const RESULT_BYTES: usize = 10 << 10;
+pub(crate) const RESULT_BYTES: usize = 10_000;
 
 /// The answer to a repeated call: what the first one was told, from the object as that change
 /// left it.

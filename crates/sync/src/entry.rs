@@ -296,6 +296,25 @@ impl Responsibility {
             Self::Observer => "observer",
         }
     }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.as_str() == text)
+    }
+
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Lead, Self::Contributor, Self::Observer];
+
+    /// What a delegate of such a member is told. It gates nothing.
+    #[must_use]
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Self::Lead => "Coordinate plans, assignments, reviews and direction.",
+            Self::Contributor => "Implement, and collaborate across the project.",
+            Self::Observer => "Monitor, analyse and give feedback.",
+        }
+    }
 }
 
 /// What a device may do.

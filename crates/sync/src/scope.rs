@@ -32,10 +32,10 @@ pub fn capabilities(credential: &Credential) -> Vec<&'static str> {
             "tasks:update",
             "tasks:assign",
             "tasks:comment",
+            "sprints:manage",
         ]);
     }
     if has(Scope::ProjectsWrite) {
-        can.push("sprints:manage");
         // A new project is outside every grant by name: whoever is limited to some could not reach what they made.
         if everywhere {
             can.push("projects:create");

@@ -662,7 +662,7 @@ pub(crate) struct Batch {
 }
 
 /// A length of time in seconds: a number and s, m, h or d.
-fn length(text: &str) -> Result<i64, String> {
+pub(super) fn length(text: &str) -> Result<i64, String> {
     let say = || "give a number and s, m, h or d, such as 30m or 4h".to_owned();
     let unit = text.chars().last().ok_or_else(say)?;
     let seconds = match unit {

@@ -33,9 +33,20 @@ pub(crate) struct Up {
     #[command(flatten)]
     pub(crate) making: Making,
 
-    /// Listen on this port; left out, any free one
+    #[command(flatten)]
+    pub(crate) listening: Listening,
+}
+
+/// Where a node listens, and to whom.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Listening {
+    /// Listen on this port of this machine; left out, any free one
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
+
+    /// Answer also to this host name, with or without a port; may be repeated
+    #[arg(long, value_name = "HOST")]
+    pub(crate) allow_host: Vec<String>,
 }
 
 /// Makes a workspace.
@@ -61,9 +72,35 @@ pub(crate) enum Node {
 /// Runs a node.
 #[derive(Debug, Args)]
 pub(crate) struct NodeRun {
-    /// Listen on this port; left out, any free one
-    #[arg(long, value_name = "PORT")]
-    pub(crate) port: Option<u16>,
+    #[command(flatten)]
+    pub(crate) listening: Listening,
+
+    /// End once no client was connected and nothing was asked for so long, such as 10m
+    #[arg(long, value_name = "TIME", value_parser = super::board::length)]
+    pub(crate) idle_exit: Option<i64>,
+}
+
+/// Carries an agent's client to the node.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Who asks is the local agent of --agent NAME (left out: agent, which stead up made), or the
+credential whose token is in STEAD_TOKEN. A client starts this by itself:
+  claude mcp add stead -- stead mcp
+  codex mcp add stead -- stead mcp --agent codex"
+)]
+pub(crate) struct Mcp {
+    /// Show these toolsets: board
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = toolset)]
+    pub(crate) toolsets: Vec<String>,
+
+    /// Show only tools that change nothing
+    #[arg(long)]
+    pub(crate) read_only: bool,
+}
+
+fn toolset(text: &str) -> Result<String, stead_mcp::UnknownToolset> {
+    text.parse::<stead_mcp::Toolset>()
+        .map(|set| set.as_str().to_owned())
 }
 
 /// Projects.
@@ -92,6 +129,8 @@ pub(crate) struct ProjectAdd {
 pub(crate) enum Member {
     /// Add a member
     Add(MemberAdd),
+    /// Change a member's name, address, rights or responsibility
+    Set(MemberSet),
     /// List the members
     #[command(visible_alias = "ls")]
     List,
@@ -114,6 +153,30 @@ pub(crate) struct MemberAdd {
     /// Set the responsibility, which is advice and no right: lead, contributor or observer
     #[arg(long, value_name = "ROLE", default_value = "contributor", value_parser = ["lead", "contributor", "observer"])]
     pub(crate) role: String,
+}
+
+/// Changes a member.
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("change").required(true).multiple(true).args(["name", "email", "rank", "role"])))]
+pub(crate) struct MemberSet {
+    /// Name the member, by name, address or id
+    pub(crate) member: String,
+
+    /// Give another name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// Give another email address; an empty one removes it
+    #[arg(long, value_name = "EMAIL")]
+    pub(crate) email: Option<String>,
+
+    /// Give other rights: owner, admin or member
+    #[arg(long, value_name = "RANK", value_parser = ["owner", "admin", "member"])]
+    pub(crate) rank: Option<String>,
+
+    /// Give another responsibility, which is advice and no right: lead, contributor or observer
+    #[arg(long, value_name = "ROLE", value_parser = ["lead", "contributor", "observer"])]
+    pub(crate) role: Option<String>,
 }
 
 /// Agents.

@@ -1,16 +1,16 @@
 //! The running node, and the home that it runs on.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use serde_json::{Value, json};
 use stead_doc::refusal::{Code, Refusal};
 
 use crate::{
-    args::{Init, Making, Node, Restore, Up},
+    args::{Init, Listening, Making, Node, Restore, Up},
     client::{self, Backend as _, Identity},
     commands::absolute,
     failure::Failure,
-    local::{self, InitOptions, InitReport, Ready},
+    local::{self, InitOptions, InitReport, Ready, Serving},
     output::{Out, Style, clean, page},
 };
 
@@ -35,7 +35,7 @@ pub(super) fn up(home: &Path, args: &Up, out: &mut Out) -> Result<u8, Failure> {
             made => Some(made?),
         }
     };
-    match serve(home, args.port, made.as_ref(), out) {
+    match serve(home, serving(&args.listening, None), made.as_ref(), out) {
         Err(Failure::Refused(refusal)) if local::is_locked(&refusal) => {
             runs_already(home, out)?.ok_or(Failure::Refused(refusal))
         }
@@ -86,7 +86,7 @@ pub(super) fn node(
     out: &mut Out,
 ) -> Result<u8, Failure> {
     match args {
-        Node::Run(args) => serve(home, args.port, None, out),
+        Node::Run(args) => serve(home, serving(&args.listening, args.idle_exit), None, out),
         Node::Status => {
             let data = status(&running(home, identity)?)?;
             out.answer(&data, page::fields)?;
@@ -108,15 +108,23 @@ pub(super) fn node(
     }
 }
 
+fn serving(listening: &Listening, idle_exit: Option<i64>) -> Serving {
+    Serving {
+        port: listening.port,
+        allow_hosts: listening.allow_host.clone(),
+        idle_exit: idle_exit.map(|seconds| Duration::from_secs(seconds.unsigned_abs())),
+    }
+}
+
 /// Runs a node until it is stopped; says where it is once it listens.
 fn serve(
     home: &Path,
-    port: Option<u16>,
+    serving: Serving,
     made_now: Option<&InitReport>,
     out: &mut Out,
 ) -> Result<u8, Failure> {
     let mut unwritten = None;
-    local::serve(home, port, &mut |ready| {
+    local::serve(home, serving, &mut |ready| {
         let data = json!({
             "url": ready.url,
             "home": home.display().to_string(),

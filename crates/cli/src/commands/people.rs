@@ -43,6 +43,15 @@ pub(super) fn member(cx: &mut Cx<'_>, args: &Member) -> Result<u8, Failure> {
             map.insert("responsibility".into(), args.role.as_str().into());
             cx.show("member_add", map, page::written)?;
         }
+        Member::Set(args) => {
+            let mut map = Map::new();
+            map.insert("member".into(), args.member.as_str().into());
+            put(&mut map, "name", args.name.clone());
+            put(&mut map, "email", args.email.clone());
+            put(&mut map, "rank", args.rank.clone());
+            put(&mut map, "responsibility", args.role.clone());
+            cx.show("member_change", map, page::written)?;
+        }
         Member::List => listed(
             cx,
             "member_list",

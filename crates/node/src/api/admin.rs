@@ -8,8 +8,9 @@ use stead_doc::{
     refusal::{Code, Refusal},
 };
 use stead_sync::{
-    Body, Credential, CredentialAdded, CredentialId, CredentialKind, CredentialRevoked, Grants,
-    MemberAdded, MemberId, Rank, Responsibility, Scopes, Token, capabilities,
+    Body, Credential, CredentialAdded, CredentialId, CredentialKind, CredentialRevoked, Edit,
+    Grants, MemberAdded, MemberChanged, MemberId, Rank, Responsibility, Scopes, Token,
+    capabilities,
 };
 
 use super::need_person;
@@ -31,24 +32,8 @@ impl Node {
         let email = args
             .line("email", limits::TITLE_CHARS)?
             .filter(|email| !email.is_empty());
-        let rank = match args.line("rank", 32)?.as_deref() {
-            None | Some("member") => Rank::Member,
-            Some("admin") => Rank::Admin,
-            Some("owner") => Rank::Owner,
-            Some(other) => return Err(unknown("rank", other, &["member", "admin", "owner"])),
-        };
-        let responsibility = match args.line("responsibility", 32)?.as_deref() {
-            None | Some("contributor") => Responsibility::Contributor,
-            Some("lead") => Responsibility::Lead,
-            Some("observer") => Responsibility::Observer,
-            Some(other) => {
-                return Err(unknown(
-                    "responsibility",
-                    other,
-                    &["lead", "contributor", "observer"],
-                ));
-            }
-        };
+        let rank = rank(&args)?.unwrap_or(Rank::Member);
+        let responsibility = responsibility(&args)?.unwrap_or(Responsibility::Contributor);
         let member = MemberId::from_bytes(id_bytes(self.world()));
         self.extend_roster(Body::MemberAdded(MemberAdded {
             member,
@@ -70,6 +55,88 @@ impl Node {
         self.extend_roster(Body::CredentialAdded(credential))?;
         let shared = self.shared();
         Ok(json!({ "member": member_json(&shared, member) }))
+    }
+
+    pub(super) fn member_change(&self, caller: &Caller, arguments: Json) -> Result<Json, Refusal> {
+        let args = Arguments::accept(
+            Arguments::flatten(arguments)?,
+            &["member", "name", "email", "rank", "responsibility"],
+        )?;
+        need_person(caller, "change members")?;
+        let text = args
+            .line("member", limits::TITLE_CHARS)?
+            .ok_or_else(|| arguments::missing("member"))?;
+        let member = find_member(&self.shared(), &text)?;
+        let edit = |value: Option<String>| value.map_or(Edit::Keep, Edit::Set);
+        let changed = MemberChanged {
+            member,
+            name: edit(args.line("name", limits::TITLE_CHARS)?),
+            email: match (
+                args.given("email"),
+                args.line("email", limits::TITLE_CHARS)?,
+            ) {
+                (None, _) => Edit::Keep,
+                (Some(_), email) => Edit::Set(email.filter(|email| !email.is_empty())),
+            },
+            rank: rank(&args)?.map_or(Edit::Keep, Edit::Set),
+            responsibility: responsibility(&args)?.map_or(Edit::Keep, Edit::Set),
+        };
+        if changed == MemberChanged::of(member) {
+            return Err(Refusal::new(
+                Code::InvalidArgument,
+                "nothing is to be changed.",
+                "Send name, email, rank or responsibility.",
+            ));
+        }
+        self.extend_roster(Body::MemberChanged(changed))?;
+        Ok(json!({ "member": member_json(&self.shared(), member) }))
+    }
+
+    /// What an agent reads before it acts: whose delegate it is, what it can do, who is there, and
+    /// which projects.
+    pub(super) fn workspace(&self, caller: &Caller) -> Result<Json, Refusal> {
+        need_scope(caller, "tasks:read")?;
+        let shared = self.shared();
+        let credential = caller
+            .credential
+            .parse()
+            .ok()
+            .and_then(|id| shared.roster.credential(id));
+        let supervisor = caller
+            .member
+            .parse()
+            .ok()
+            .and_then(|id| shared.roster.member(id));
+        let members: Vec<_> = shared
+            .roster
+            .members()
+            .map(|member| shared.directory.member_json(&member.id.to_string()))
+            .collect();
+        let projects: Vec<_> = self
+            .with_store(|store| Ok(store.projects()))?
+            .into_iter()
+            .filter(|project| !project.archived && caller.reaches(project))
+            .map(|project| json!({ "slug": project.slug, "name": project.name }))
+            .collect();
+        let name = &shared.roster.genesis().workspace_name;
+        Ok(json!({ "workspaces": [{
+            "workspace": {
+                "id": shared.roster.workspace().to_string(),
+                "name": name,
+                "slug": slug_of(name),
+            },
+            "delegation": {
+                "supervisor": {
+                    "userId": caller.member,
+                    "displayName": supervisor.map(|member| member.name.as_str()),
+                },
+                "responsibilityRole": supervisor.map(|member| member.responsibility.as_str()),
+                "advice": supervisor.map(|member| member.responsibility.advice()),
+                "capabilities": credential.map(capabilities).unwrap_or_default(),
+            },
+            "members": members,
+            "projects": projects,
+        }] }))
     }
 
     pub(super) fn member_list(&self, caller: &Caller) -> Result<Json, Refusal> {
@@ -308,10 +375,44 @@ fn credential_json(shared: &Shared, credential: &Credential) -> Json {
             Grants::All => Json::Null,
             Grants::Projects(projects) => json!(projects),
         },
+        "method": if credential.token_hash.is_none() { "local" } else { "token" },
         "local": credential.token_hash.is_none(),
         "live": credential.is_live(),
         "capabilities": capabilities(credential),
     })
+}
+
+fn rank(args: &Arguments) -> Result<Option<Rank>, Refusal> {
+    Ok(match args.line("rank", 32)?.as_deref() {
+        None => None,
+        Some("member") => Some(Rank::Member),
+        Some("admin") => Some(Rank::Admin),
+        Some("owner") => Some(Rank::Owner),
+        Some(other) => return Err(unknown("rank", other, &["member", "admin", "owner"])),
+    })
+}
+
+fn responsibility(args: &Arguments) -> Result<Option<Responsibility>, Refusal> {
+    let Some(text) = args.line("responsibility", 32)? else {
+        return Ok(None);
+    };
+    let known = || Responsibility::ALL.map(Responsibility::as_str);
+    Responsibility::parse(&text)
+        .map(Some)
+        .ok_or_else(|| unknown("responsibility", &text, &known()))
+}
+
+/// A workspace's name as it stands before a project's slug.
+fn slug_of(name: &str) -> String {
+    let mut slug = String::new();
+    for letter in name.chars() {
+        if letter.is_alphanumeric() {
+            slug.extend(letter.to_lowercase());
+        } else if !slug.is_empty() && !slug.ends_with('-') && letter != '\'' {
+            slug.push('-');
+        }
+    }
+    slug.trim_end_matches('-').to_owned()
 }
 
 fn unknown(field: &str, given: &str, accepted: &[&str]) -> Refusal {

@@ -34,6 +34,19 @@ impl Node {
         need_scope(caller, "tasks:read")?;
         let shared = self.shared();
         let projects = self.read(caller, crate::query::projects)?;
+        let connected: Vec<_> = self
+            .connections()
+            .list()
+            .into_iter()
+            .map(|open| {
+                json!({
+                    "by": shared.directory.actor_json(&open.credential, None),
+                    "pid": open.process.pid,
+                    "cwd": open.process.cwd,
+                    "since": present::time(open.since),
+                })
+            })
+            .collect();
         self.with_store(|store| {
             let (hot, packed) = store.sizes()?;
             Ok(json!({
@@ -47,6 +60,7 @@ impl Node {
                 "projects": projects.get("projects"),
                 "members": shared.roster.members().count(),
                 "devices": shared.roster.devices().count(),
+                "connected": connected,
             }))
         })
     }

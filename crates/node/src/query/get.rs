@@ -31,7 +31,7 @@ const ACCEPTED: [&str; 12] = [
 ];
 
 /// Bytes of a body in one answer.
-const BODY_BYTES: usize = 6_000;
+pub(crate) const BODY_BYTES: usize = 6_000;
 /// Characters of a brief.
 const BRIEF_CHARS: usize = 3_000;
 /// Bytes of the comments in one answer.
@@ -206,7 +206,7 @@ fn one<T: Tables>(
         "history" => history(view, cx, args, at),
         _ => {
             let task = present::object(view, cx, at)?;
-            let task = with_details(view, cx, at, task, args.integer("bodyOffset")?.unwrap_or(0))?;
+            let task = with_details(view, cx, at, task, &Reading::of(args)?)?;
             Ok(json!({ "task": task }))
         }
     }
@@ -219,7 +219,7 @@ fn with_details<T: Tables>(
     cx: &Context<'_>,
     at: &Located,
     task: Json,
-    body_offset: i64,
+    reading: &Reading,
 ) -> Result<Json, Refusal> {
     let Json::Object(mut task) = task else {
         return Ok(task);
@@ -252,11 +252,7 @@ fn with_details<T: Tables>(
         let Some(Json::String(text)) = task.get(field) else {
             continue;
         };
-        let offset = if field == "body" {
-            usize::try_from(body_offset).unwrap_or(0)
-        } else {
-            0
-        };
+        let offset = reading.offset_of(field);
         let start = text.floor_char_boundary(offset.min(text.len()));
         let end = text.floor_char_boundary((start + BODY_BYTES).min(text.len()));
         let (cut, next, total) = (
@@ -271,6 +267,27 @@ fn with_details<T: Tables>(
         task.insert(field.to_owned(), cut.into());
     }
     Ok(Json::Object(task))
+}
+
+/// Where a long text is read on from: `bodyOffset` of the body, or of the field that is named.
+struct Reading {
+    field: String,
+    offset: usize,
+}
+
+impl Reading {
+    fn of(args: &Arguments) -> Result<Self, Refusal> {
+        let field = args.line("field", limits::FIELD_BYTES)?;
+        let offset = args.integer("bodyOffset")?.unwrap_or(0);
+        Ok(Self {
+            field: field.unwrap_or_else(|| "body".to_owned()),
+            offset: usize::try_from(offset).unwrap_or(0),
+        })
+    }
+
+    fn offset_of(&self, field: &str) -> usize {
+        if self.field == field { self.offset } else { 0 }
+    }
 }
 
 /// Related tasks shown with a task.
@@ -405,6 +422,8 @@ fn history<T: Tables>(
     at: &Located,
 ) -> Result<Json, Refusal> {
     let field = args.line("field", limits::FIELD_BYTES)?;
+    let offset = args.integer("bodyOffset")?.unwrap_or(0);
+    let offset = usize::try_from(offset).unwrap_or(0);
     // The place of a change in the log: what is written meanwhile moves no page.
     let before = match args.line("cursor", 32)? {
         Some(text) => text.parse::<u64>().map_err(|_| {
@@ -434,7 +453,14 @@ fn history<T: Tables>(
         let Some(found) = view.change(*actor, *seq)? else {
             continue;
         };
-        let row = history_row(cx, at.id, &found.change, found.seen, field.as_deref());
+        let row = history_row(
+            cx,
+            at.id,
+            &found.change,
+            found.seen,
+            field.as_deref(),
+            offset,
+        );
         if let Some(row) = row {
             bytes += row.to_string().len();
             rows.push(row);
@@ -455,6 +481,7 @@ fn history_row(
     change: &Change,
     seen: i64,
     only: Option<&str>,
+    offset: usize,
 ) -> Option<Json> {
     let mut fields = Vec::new();
     for op in change.ops.iter().filter(|op| op.object == id) {
@@ -472,6 +499,17 @@ fn history_row(
                 let end = text.floor_char_boundary(HISTORY_VALUE_BYTES);
                 entry.insert("value".into(), text.get(..end).unwrap_or_default().into());
                 entry.insert("bytes".into(), text.len().into());
+            }
+            (Json::String(text), Some(_)) => {
+                let start = text.floor_char_boundary(offset.min(text.len()));
+                let end = text.floor_char_boundary((start + BODY_BYTES).min(text.len()));
+                entry.insert(
+                    "value".into(),
+                    text.get(start..end).unwrap_or_default().into(),
+                );
+                if end < text.len() {
+                    entry.insert("valueNext".into(), end.into());
+                }
             }
             _ => {
                 entry.insert("value".into(), value);

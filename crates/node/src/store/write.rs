@@ -26,9 +26,32 @@ pub(crate) struct Batch<'s, 't> {
     pub(crate) view: StoreView<'s, Writing<'t>>,
     schema: &'s Schema,
     /// The objects that were touched, for those who watch.
-    pub(crate) touched: BTreeMap<ObjectId, u32>,
+    pub(crate) touched: BTreeMap<ObjectId, Touched>,
     /// The objects whose text changed, for search.
     pub(crate) texts: BTreeSet<(u32, ObjectId)>,
+}
+
+/// An object that a batch touched, and how it stood before the batch.
+#[derive(Debug, Clone)]
+pub(crate) struct Touched {
+    /// Its document.
+    pub(crate) document: u32,
+    /// Its status before; nothing where it was not there.
+    pub(crate) status: Option<String>,
+    /// Whether somebody had to decide something about it.
+    pub(crate) open: bool,
+}
+
+impl Touched {
+    fn before(document: u32, old: Option<&Stored>) -> Self {
+        Self {
+            document,
+            status: old
+                .filter(|old| old.row.kind() == Some("task"))
+                .map(|old| present::status_of(&old.row)),
+            open: old.is_some_and(|old| old.open),
+        }
+    }
 }
 
 /// What stands beside a change: who vouches for it.
@@ -149,7 +172,9 @@ impl<'s, 't> Batch<'s, 't> {
             if before != after {
                 edges.push((object, before, after));
             }
-            self.touched.insert(object, document);
+            self.touched
+                .entry(object)
+                .or_insert_with(|| Touched::before(document, old.as_ref()));
             self.put_row(document, object, old.as_ref(), new)?;
         }
         for (object, before, after) in edges {
@@ -365,7 +390,10 @@ impl<'s, 't> Batch<'s, 't> {
                     .insert(index::suspended(document, *object, field).as_slice(), ())?;
             }
             if was != is {
-                self.touched.insert(*object, document);
+                let old = self.view.stored_in(document, *object)?;
+                self.touched
+                    .entry(*object)
+                    .or_insert_with(|| Touched::before(document, old.as_ref()));
                 self.refresh(document, *object)?;
             }
         }
