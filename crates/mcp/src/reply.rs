@@ -30,6 +30,12 @@ pub(crate) fn result(answer: Result<Json, Refusal>) -> CallToolResult {
     }
 }
 
+/// A refusal of a resource: with its address in the data, where clients that read several at once
+/// look for which of them it was.
+pub(crate) fn resource_error(refusal: &Refusal, uri: &str) -> ErrorData {
+    protocol_error(&refusal.clone().with("uri", uri))
+}
+
 /// A refusal where the protocol has no result for it: a resource, a prompt, a completion.
 pub(crate) fn protocol_error(refusal: &Refusal) -> ErrorData {
     let data = Some(refusal.to_json());
@@ -40,5 +46,23 @@ pub(crate) fn protocol_error(refusal: &Refusal) -> ErrorData {
         }
         Code::Unavailable | Code::Retry => ErrorData::internal_error(message, data),
         _ => ErrorData::invalid_params(message, data),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resource_that_there_is_not_is_named_in_the_data() {
+        let refusal = Refusal::new(
+            Code::UnknownId,
+            "there is no such resource.",
+            "Use another.",
+        );
+        let error = resource_error(&refusal, "stead://task/x");
+        let data = error.data.unwrap();
+        assert_eq!(data.get("uri"), Some(&json!("stead://task/x")));
+        assert_eq!(data.get("code"), Some(&json!("UNKNOWN_ID")));
     }
 }

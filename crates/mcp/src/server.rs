@@ -195,8 +195,9 @@ fn watchable(uri: &str) -> Result<Address, Refusal> {
 }
 
 /// A square with a tick, as an address that needs no network.
-const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24'%3E%3Crect x='3' y='3' \
-width='18' height='18' rx='4' fill='%23205493'/%3E%3Cpath d='M8 12l3 3 5-6' fill='none' stroke='white' stroke-width='2'/%3E%3C/svg%3E";
+const ICON: &str = "data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewBox='0%200%2024%2024'%3E%3Crect%20x='3'%20\
+y='3'%20width='18'%20height='18'%20rx='4'%20fill='%23205493'/%3E%3Cpath%20d='M8%2012l3%203%205-6'%20fill='none'%20stroke='white'%20\
+stroke-width='2'/%3E%3C/svg%3E";
 
 impl ServerHandler for AgentServer {
     fn get_info(&self) -> ServerConfig {
@@ -338,7 +339,7 @@ impl ServerHandler for AgentServer {
         let found = self
             .ask(move |node, caller| address.parse::<Address>()?.read(node, caller))
             .await
-            .map_err(|refusal| reply::protocol_error(&refusal))?;
+            .map_err(|refusal| reply::resource_error(&refusal, &uri))?;
         Ok(ReadResourceResult::new(vec![
             ResourceContents::text(found.to_string(), uri).with_mime_type("application/json"),
         ])
@@ -455,5 +456,20 @@ impl ServerHandler for AgentServer {
             watched.remove(&address);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client that checks what it is told against the protocol's schema refuses the whole
+    /// handshake for one space in here.
+    #[test]
+    fn the_icon_is_an_address_by_the_letter() {
+        let may_stand =
+            |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=%".contains(&byte);
+        let wrong: Vec<u8> = ICON.bytes().filter(|byte| !may_stand(*byte)).collect();
+        assert!(wrong.is_empty(), "{ICON}");
     }
 }
