@@ -225,13 +225,20 @@ export async function connect({ era, over }, who, options = {}) {
       requestInit: { headers: { authorization: `Bearer ${who.token}` } },
     });
   }
+  let negotiated;
+  // The older library tells its transport alone which revision was agreed on.
+  const set = transport.setProtocolVersion?.bind(transport);
+  transport.setProtocolVersion = (version) => {
+    negotiated = version;
+    set?.(version);
+  };
   await within(client.connect(transport), `a client to connect over ${over} in ${era}`);
-  return new Agent(client, modern, transport);
+  return new Agent(client, modern, transport, negotiated);
 }
 
 export class Agent {
-  constructor(client, modern, transport) {
-    Object.assign(this, { client, modern, transport, updates: [], waiting: [] });
+  constructor(client, modern, transport, negotiated) {
+    Object.assign(this, { client, modern, transport, negotiated, updates: [], waiting: [] });
     const heard = (note) => {
       this.updates.push(note.params.uri);
       for (const look of this.waiting) look();

@@ -168,7 +168,14 @@ impl Refusal {
         let text_end = text.trim_end().len();
         text.truncate(text_end);
         let mut below = match self.details.get("current") {
-            Some(current) => json!({ "current": current }),
+            Some(current) => {
+                let mut below = json!({ "current": current });
+                // The sentence speaks of it, so it is there.
+                if let Some(accepted) = self.details.get("accepted") {
+                    below["accepted"] = accepted.clone();
+                }
+                below
+            }
             None if self.details.is_empty() => return text,
             None => Value::Object(self.details.clone()),
         };
@@ -222,6 +229,17 @@ mod tests {
         let long = Refusal::new(Code::StaleWrite, "", "").with("current", "ä".repeat(5000));
         assert!(long.to_text().len() <= Refusal::TEXT_BYTES + 40);
         assert!(long.to_text().ends_with("[cut]\"}"));
+    }
+
+    #[test]
+    fn the_text_has_what_to_choose_from_beside_the_fresh_object() {
+        let refusal = Refusal::argument("field", "none.", "Use one of accepted.")
+            .with("accepted", json!(["title"]))
+            .with("current", json!({ "id": 1 }));
+        assert_eq!(
+            refusal.to_text(),
+            "INVALID_ARGUMENT: none. Use one of accepted.\n{\"accepted\":[\"title\"],\"current\":{\"id\":1}}"
+        );
     }
 
     #[test]
