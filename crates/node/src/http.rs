@@ -429,10 +429,9 @@ impl Server {
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    value
-        .strip_prefix("Bearer ")
-        .map(str::trim)
-        .filter(|token| !token.is_empty())
+    let (scheme, token) = value.split_once(' ')?;
+    // The scheme's name has no case (RFC 9110, 11.1), and clients write it in both.
+    (scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty()).then_some(token.trim())
 }
 
 fn answer(result: Result<Value, Refusal>) -> Response {
@@ -449,4 +448,25 @@ fn refuse(status: StatusCode, why: &str) -> Response {
         Json(json!({ "ok": false, "error": { "code": "FORBIDDEN", "message": why, "hint": "" } })),
     )
         .into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(value: &str) -> Option<String> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::AUTHORIZATION, HeaderValue::from_str(value).unwrap());
+        bearer(&headers).map(str::to_owned)
+    }
+
+    #[test]
+    fn a_bearer_token_is_found_whatever_the_case_of_its_scheme() {
+        for scheme in ["Bearer", "bearer", "BEARER"] {
+            assert_eq!(token(&format!("{scheme}  x ")), Some("x".to_owned()));
+        }
+        for wrong in ["", "Bearer", "Bearer ", "Bearerx", "Basic x", "x"] {
+            assert_eq!(token(wrong), None, "{wrong:?}");
+        }
+    }
 }
