@@ -158,3 +158,42 @@ fn an_import_beside_writers_ends_with_all_of_both() {
     assert_eq!(home.data(&["--home", other, "doctor"])["ok"], true);
     drop(node);
 }
+
+/// The first search builds the index of what was written last. A write that was on its way just
+/// then used to be in neither: answered, and found by no search until the next start.
+#[test]
+fn a_search_finds_what_was_on_its_way_while_the_first_search_ran() {
+    for round in 0..4 {
+        let home = Home::with_project("web");
+        let node = home.node();
+        let word = |writer: usize, turn: usize| format!("w{writer}t{turn}x");
+        let search = |q: &str| {
+            let arguments = json!({ "projectId": "web", "q": q });
+            node.data("task_search", arguments)["tasks"].take()
+        };
+        let (began, begun) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            for writer in 0..6 {
+                let (node, began) = (&node, began.clone());
+                scope.spawn(move || {
+                    for turn in 0..6 {
+                        let title = word(writer, turn);
+                        let create =
+                            json!({ "action": "create", "projectId": "web", "title": title });
+                        node.data("task_mutate", create);
+                        began.send(()).unwrap();
+                    }
+                });
+            }
+            // The others go on writing while this is answered.
+            begun.recv().unwrap();
+            search("anything");
+        });
+        for writer in 0..6 {
+            for turn in 0..6 {
+                let title = word(writer, turn);
+                assert_eq!(search(&title)[0]["title"], title, "round {round}");
+            }
+        }
+    }
+}

@@ -289,7 +289,7 @@ impl Asked {
             // An order of its own needs every match.
             let all = view
                 .store
-                .with_texts(view, |cold, hot| text::matches(cold, hot, query))?;
+                .with_texts(|cold, hot| text::matches(cold, hot, query))?;
             let mut sorted = Vec::new();
             for key in all.keys {
                 if let Some((id, stored)) = passing(&key)? {
@@ -315,9 +315,9 @@ impl Asked {
             Some(Cursor::Offset(offset)) => offset.saturating_add(self.limit + 1),
             _ => self.limit + 1,
         };
-        let found = view.store.with_texts(view, |cold, hot| {
-            text::search(cold, hot, query, wanted, &mut check)
-        })?;
+        let found = view
+            .store
+            .with_texts(|cold, hot| text::search(cold, hot, query, wanted, &mut check))?;
         if let Some(error) = failed {
             return Err(error);
         }

@@ -69,14 +69,18 @@ impl Store {
         Ok(())
     }
 
-    /// The texts of objects as search will know them, once the open write is durable.
+    /// The texts of objects as search will know them, once the open write is durable; nothing where
+    /// no search has needed them yet.
     pub(crate) fn index_hot_texts<T: Tables>(
         &self,
         view: &StoreView<'_, T>,
         objects: &std::collections::BTreeSet<(u32, ObjectId)>,
-    ) -> Result<Vec<(ObjectKey, Option<IndexedText>)>, StoreError> {
-        if objects.is_empty() || self.hot_texts().is_none() {
-            return Ok(Vec::new());
+    ) -> Result<Option<Vec<(ObjectKey, Option<IndexedText>)>>, StoreError> {
+        if objects.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
+        if self.hot_texts().is_none() {
+            return Ok(None);
         }
         objects
             .iter()
@@ -84,11 +88,17 @@ impl Store {
                 let text = self.indexed_text(view, *document, *object)?;
                 Ok((ObjectKey(index::row_key(*document, *object)), text))
             })
-            .collect()
+            .collect::<Result<_, _>>()
+            .map(Some)
     }
 
-    pub(crate) fn keep_hot_texts(&self, texts: Vec<(ObjectKey, Option<IndexedText>)>) {
+    pub(crate) fn keep_hot_texts(&self, texts: Option<Vec<(ObjectKey, Option<IndexedText>)>>) {
         let mut hot = self.hot_texts();
+        let Some(texts) = texts else {
+            // A search that built the index while this was written may have read what was before.
+            *hot = None;
+            return;
+        };
         let full = hot.as_mut().is_some_and(|hot| {
             texts
                 .into_iter()
@@ -101,13 +111,15 @@ impl Store {
     }
 
     /// Runs a search with the index of unpacked texts, built by the first one that needs it.
-    pub(crate) fn with_texts<T: Tables, R>(
+    pub(crate) fn with_texts<R>(
         &self,
-        view: &StoreView<'_, T>,
         run: impl FnOnce(&search::Cold, &search::HotIndex) -> Result<R, search::TextError>,
     ) -> Result<R, StoreError> {
         let mut hot = self.hot_texts();
         if hot.is_none() {
+            // Not the view of whoever searches, which may be older than a write that was answered
+            // since: the index outlives this search, and would never learn of that write.
+            let view = self.view(0)?;
             let objects: std::collections::BTreeSet<(u32, ObjectId)> = {
                 let state = self.state_read();
                 state
@@ -128,7 +140,7 @@ impl Store {
             };
             let mut texts = search::HotIndex::new();
             for (document, object) in objects {
-                let text = self.indexed_text(view, document, object)?;
+                let text = self.indexed_text(&view, document, object)?;
                 texts
                     .set(ObjectKey(index::row_key(document, object)), text)
                     .map_err(|error| StoreError::Texts(error.to_string()))?;
