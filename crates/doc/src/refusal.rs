@@ -1,6 +1,6 @@
 //! Typed refusals: what a caller is told when nothing was written.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::fit;
 
@@ -169,12 +169,12 @@ impl Refusal {
         text.truncate(text_end);
         let mut below = match self.details.get("current") {
             Some(current) => {
-                let mut below = json!({ "current": current });
+                let mut below = Map::from_iter([("current".to_owned(), current.clone())]);
                 // The sentence speaks of it, so it is there.
                 if let Some(accepted) = self.details.get("accepted") {
-                    below["accepted"] = accepted.clone();
+                    below.insert("accepted".to_owned(), accepted.clone());
                 }
-                below
+                Value::Object(below)
             }
             None if self.details.is_empty() => return text,
             None => Value::Object(self.details.clone()),
@@ -209,6 +209,8 @@ impl From<crate::view::ViewError> for Refusal {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -59,6 +59,21 @@ struct Face {
     over: CancellationToken,
 }
 
+/// How this transport is served wherever it is: the bounds of requests and of the older protocol's
+/// sessions, all of which end with `over`.
+pub fn transport(
+    over: &CancellationToken,
+) -> (StreamableHttpServerConfig, Arc<LocalSessionManager>) {
+    let mut session = SessionConfig::default();
+    session.keep_alive = Some(SESSION_IDLE);
+    let mut sessions = LocalSessionManager::default();
+    sessions.session_config = session;
+    let config = StreamableHttpServerConfig::default()
+        .with_max_request_body_bytes(REQUEST_BYTES)
+        .with_cancellation_token(over.child_token());
+    (config, Arc::new(sessions))
+}
+
 /// The routes of the agents' face; `stop` ends what is open.
 pub fn router(node: Node, mut stop: watch::Receiver<bool>) -> Router {
     let over = CancellationToken::new();
@@ -68,11 +83,7 @@ pub fn router(node: Node, mut stop: watch::Receiver<bool>) -> Router {
         drop(waited);
         ended.cancel();
     });
-    let mut config = SessionConfig::default();
-    config.keep_alive = Some(SESSION_IDLE);
-    let mut sessions = LocalSessionManager::default();
-    sessions.session_config = config;
-    let sessions = Arc::new(sessions);
+    let (config, sessions) = transport(&over);
     let factory = {
         let (node, over) = (node.clone(), over.clone());
         move || {
@@ -91,10 +102,7 @@ pub fn router(node: Node, mut stop: watch::Receiver<bool>) -> Router {
         factory,
         sessions.clone(),
         // The node's gate has looked at Host and Origin already.
-        StreamableHttpServerConfig::default()
-            .disable_allowed_hosts()
-            .with_max_request_body_bytes(REQUEST_BYTES)
-            .with_cancellation_token(over.child_token()),
+        config.disable_allowed_hosts(),
     );
     let face = Face {
         node,

@@ -26,6 +26,6 @@ mod server;
 mod stream;
 mod watch;
 
-pub use http::{REQUEST_BYTES, SESSION_IDLE, SESSIONS, router};
+pub use http::{REQUEST_BYTES, SESSION_IDLE, SESSIONS, router, transport};
 pub use registry::{Selection, Toolset, UnknownToolset};
 pub use stream::{HELLO_BYTES, Hello, PROTOCOL};

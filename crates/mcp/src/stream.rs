@@ -71,9 +71,8 @@ pub(crate) async fn serve(
 ) {
     let (read, write) = tokio::io::split(io);
     let mut read = BufReader::new(read);
-    let hello = match tokio::time::timeout(HELLO_WAIT, hello(&mut read)).await {
-        Ok(Some(hello)) => hello,
-        Ok(None) | Err(_) => return,
+    let Ok(Some(hello)) = tokio::time::timeout(HELLO_WAIT, hello(&mut read)).await else {
+        return;
     };
     let selection = hello.selection();
     let connection = Connection {
