@@ -2,6 +2,7 @@
 //! file that opens one.
 
 use std::{
+    net::SocketAddr,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::Arc,
@@ -19,6 +20,7 @@ use stead_node::{
     handle::{Node, open_home},
     home::Home,
     http,
+    network::Network,
 };
 
 use crate::client::{self, Backend, Identity};
@@ -34,6 +36,8 @@ pub(crate) struct InitOptions {
     pub(crate) email: Option<String>,
     /// The first project's slug.
     pub(crate) project: Option<String>,
+    /// Whether to make [`FIRST_AGENT`] too.
+    pub(crate) agent: bool,
 }
 
 /// What `init` made.
@@ -58,6 +62,8 @@ pub(crate) struct InitReport {
 pub(crate) struct Ready {
     /// Where the board is.
     pub(crate) url: String,
+    /// Where agents beyond this machine reach it.
+    pub(crate) network: Option<String>,
 }
 
 /// Where a home is when nobody says: `STEAD_HOME` is read by the caller; else the platform's place
@@ -164,10 +170,11 @@ pub(crate) fn is_locked(refusal: &Refusal) -> bool {
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 const LOCK_STEP: Duration = Duration::from_millis(10);
 
-/// The local agent that a new workspace has, and that `stead mcp` is where nobody is named.
+/// The local agent that `up` makes, so that a client can be connected before anything else is set
+/// up, and that `stead mcp` is where nobody is named. No agent acts as its person.
 pub(crate) const FIRST_AGENT: &str = "agent";
 
-/// Makes home, device key, workspace, member, first project and first agent.
+/// Makes home, device key, workspace, member, and what else is asked for.
 ///
 /// # Errors
 ///
@@ -193,9 +200,10 @@ pub(crate) fn init(home: &Path, options: &InitOptions) -> Result<InitReport, Ref
         let arguments = serde_json::json!({ "slug": project, "name": project });
         backend.call("project_add", arguments)?;
     }
-    // So that a client can be connected before anything is set up; no agent acts as its person.
-    let arguments = serde_json::json!({ "name": FIRST_AGENT, "local": true });
-    backend.call("agent_add", arguments)?;
+    if options.agent {
+        let arguments = serde_json::json!({ "name": FIRST_AGENT, "local": true });
+        backend.call("agent_add", arguments)?;
+    }
     drop(backend);
     Ok(InitReport {
         workspace_name: made.workspace_name,
@@ -214,8 +222,25 @@ pub(crate) struct Serving {
     pub(crate) port: Option<u16>,
     /// Host names that it answers to beside loopback's.
     pub(crate) allow_hosts: Vec<String>,
+    /// Where else agents are served.
+    pub(crate) network: Option<Network>,
     /// Ends it once nobody needed it for so long.
     pub(crate) idle_exit: Option<Duration>,
+}
+
+/// Where agents are served beyond loopback, with a certificate and its key or in the clear.
+///
+/// # Errors
+///
+/// Where the files cannot be used.
+pub(crate) fn network(
+    address: SocketAddr,
+    tls: Option<(&PathBuf, &PathBuf)>,
+) -> Result<Network, Refusal> {
+    let tls = tls
+        .map(|(certificate, key)| stead_node::network::tls(certificate, key))
+        .transpose()?;
+    Ok(Network { address, tls })
 }
 
 /// Runs a node until it is told to stop; calls back once it listens.
@@ -250,10 +275,15 @@ pub(crate) fn serve(
         .enable_all()
         .build()
         .map_err(failed)?;
+    let encrypted = serving
+        .network
+        .as_ref()
+        .is_some_and(|network| network.tls.is_some());
     runtime.block_on(async {
         let settings = http::Settings {
             port: serving.port,
             allow_hosts: serving.allow_hosts,
+            network: serving.network,
             idle_exit: serving.idle_exit,
             ..http::Settings::default()
         };
@@ -262,6 +292,10 @@ pub(crate) fn serve(
         let listening = http::listen(node, place, settings).await?;
         ready(&Ready {
             url: format!("http://{}", listening.address()),
+            network: listening.network_address().map(|address| {
+                let scheme = if encrypted { "https" } else { "http" };
+                format!("{scheme}://{address}/mcp")
+            }),
         });
         let stop = listening.stopper();
         tokio::spawn(async move {

@@ -29,13 +29,14 @@ pub(super) fn up(home: &Path, args: &Up, out: &mut Out) -> Result<u8, Failure> {
         options
             .project
             .get_or_insert_with(|| FIRST_PROJECT.to_owned());
+        options.agent = true;
         match local::init(home, &options) {
             // Another one was quicker.
             Err(refusal) if refusal.details.contains_key("exists") => None,
             made => Some(made?),
         }
     };
-    match serve(home, serving(&args.listening, None), made.as_ref(), out) {
+    match serve(home, serving(&args.listening, None)?, made.as_ref(), out) {
         Err(Failure::Refused(refusal)) if local::is_locked(&refusal) => {
             runs_already(home, out)?.ok_or(Failure::Refused(refusal))
         }
@@ -86,7 +87,7 @@ pub(super) fn node(
     out: &mut Out,
 ) -> Result<u8, Failure> {
     match args {
-        Node::Run(args) => serve(home, serving(&args.listening, args.idle_exit), None, out),
+        Node::Run(args) => serve(home, serving(&args.listening, args.idle_exit)?, None, out),
         Node::Status => {
             let data = status(&running(home, identity)?)?;
             out.answer(&data, page::fields)?;
@@ -108,12 +109,29 @@ pub(super) fn node(
     }
 }
 
-fn serving(listening: &Listening, idle_exit: Option<i64>) -> Serving {
-    Serving {
+fn serving(listening: &Listening, idle_exit: Option<i64>) -> Result<Serving, Failure> {
+    let network = match (listening.listen, &listening.tls_cert, &listening.tls_key) {
+        (None, ..) => None,
+        (Some(address), Some(certificate), Some(key)) => {
+            Some(local::network(address, Some((certificate, key)))?)
+        }
+        (Some(address), ..) if listening.plain_http || address.ip().is_loopback() => {
+            Some(local::network(address, None)?)
+        }
+        (Some(_), ..) => {
+            return Err(Failure::usage(
+                "listen",
+                "beyond this machine a certificate is needed.",
+                "Give --tls-cert and --tls-key, or --plain-http where nobody on the way may listen.",
+            ));
+        }
+    };
+    Ok(Serving {
         port: listening.port,
         allow_hosts: listening.allow_host.clone(),
+        network,
         idle_exit: idle_exit.map(|seconds| Duration::from_secs(seconds.unsigned_abs())),
-    }
+    })
 }
 
 /// Runs a node until it is stopped; says where it is once it listens.
@@ -127,6 +145,7 @@ fn serve(
     local::serve(home, serving, &mut |ready| {
         let data = json!({
             "url": ready.url,
+            "network": ready.network,
             "home": home.display().to_string(),
             "made": made_now.map(report_json),
         });
@@ -158,6 +177,7 @@ fn options(making: &Making) -> InitOptions {
         member: making.member.clone(),
         email: making.email.clone(),
         project: making.project.clone(),
+        agent: false,
     }
 }
 
@@ -194,14 +214,70 @@ fn greeting(home: &Path, ready: &Ready, made_now: Option<&InitReport>, style: St
         .and_then(|report| report.project.as_deref())
         .map_or_else(|| "SLUG".to_owned(), clean::line);
     text.push_str(&format!(
-        "The node listens at {}\nIts home is {}\n\n\
-         Create a task:    stead create 'Fix the login' --project {project}\n\
-         Add an agent:     stead agent add claude --local\n\
-         Import issues:    stead import beads issues.jsonl --project {project}\n",
+        "The node listens at {}\nIts home is {}\n",
         style.bold(&ready.url),
         clean::line(&home.display().to_string()),
     ));
+    if let Some(network) = &ready.network {
+        text.push_str(&format!("Agents elsewhere reach it at {network}\n"));
+    }
+    let stead = program(home);
+    let command = stead.join(" ");
+    let quoted = |words: &[String]| serde_json::to_string(words).unwrap_or_default();
+    let mut args: Vec<String> = stead.iter().skip(1).cloned().collect();
+    args.push("mcp".into());
+    text.push_str(&format!(
+        "\n\
+         Create a task:    {command} create 'Fix the login' --project {project}\n\
+         Import issues:    {command} import beads issues.jsonl --project {project}\n\
+         \n\
+         {}\n\
+         Claude Code:      claude mcp add stead -- {command} mcp\n\
+         Codex:            codex mcp add stead -- {command} mcp\n\
+         Cursor, others:   {{\"mcpServers\":{{\"stead\":{{\"command\":{},\"args\":{}}}}}}}\n\
+         Over HTTP:        {}/mcp with the token of: {command} agent add NAME\n\
+         Each agent under a name of its own: {command} agent add NAME --local, then {command} mcp --agent NAME\n",
+        style.bold("Connect an agent"),
+        serde_json::to_string(stead.first().map_or("stead", String::as_str)).unwrap_or_default(),
+        quoted(&args),
+        ready.url,
+    ));
     text
+}
+
+/// How to call this program for this home from anywhere: by its name where the PATH leads here.
+fn program(home: &Path) -> Vec<String> {
+    let here = std::env::current_exe().ok();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = here.as_ref().is_some_and(|here| {
+        std::env::split_paths(&path)
+            .map(|folder| folder.join(here.file_name().unwrap_or_default()))
+            .find(|candidate| candidate.is_file())
+            .and_then(|candidate| candidate.canonicalize().ok())
+            .is_some_and(|found| here.canonicalize().is_ok_and(|here| here == found))
+    });
+    let name = match here {
+        Some(here) if !on_path => shell_word(&here.display().to_string()),
+        _ => "stead".to_owned(),
+    };
+    let mut words = vec![name];
+    if local::default_home().is_none_or(|default| default != home) {
+        words.push("--home".into());
+        words.push(shell_word(
+            &crate::bridge::absolute_home(home).display().to_string(),
+        ));
+    }
+    words
+}
+
+/// In quotes where a shell would take it for more than one word.
+fn shell_word(text: &str) -> String {
+    let plain = |letter: char| letter.is_alphanumeric() || "/._-+:\\".contains(letter);
+    if text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
 }
 
 /// A systemd unit of the user's own that runs the node.
