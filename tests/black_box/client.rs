@@ -85,7 +85,7 @@ impl Client {
             for line in stdout.lines().map_while(Result::ok) {
                 drop(line_to.send(line));
             }
-            drop(end_to.send(child.wait().unwrap()));
+            let _ = end_to.send(child.wait().unwrap());
         });
         Self {
             era,

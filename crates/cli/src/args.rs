@@ -138,6 +138,11 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// Whether it makes a home where there is none.
+    pub(crate) fn makes_home(&self) -> bool {
+        matches!(self, Self::Up(_))
+    }
+
     /// Whether it keeps running as a node.
     pub(crate) fn serves(&self) -> bool {
         matches!(self, Self::Up(_) | Self::Node(Node::Run(_)))

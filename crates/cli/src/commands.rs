@@ -276,7 +276,7 @@ pub(crate) fn absolute(field: &str, path: &Path) -> Result<String, Failure> {
         .map_err(|_| Failure::usage(field, format!("{shown} is not UTF-8."), "Use another name."))
 }
 
-fn home(global: &Global) -> Result<PathBuf, Failure> {
+pub(crate) fn home(global: &Global) -> Result<PathBuf, Failure> {
     let home = match &global.home {
         Some(home) if !home.as_os_str().is_empty() => Some(home.clone()),
         _ => local::default_home(),

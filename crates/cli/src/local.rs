@@ -36,8 +36,6 @@ pub(crate) struct InitOptions {
     pub(crate) email: Option<String>,
     /// The first project's slug.
     pub(crate) project: Option<String>,
-    /// Whether to make [`FIRST_AGENT`] too.
-    pub(crate) agent: bool,
 }
 
 /// What `init` made.
@@ -64,6 +62,8 @@ pub(crate) struct Ready {
     pub(crate) url: String,
     /// Where agents beyond this machine reach it.
     pub(crate) network: Option<String>,
+    /// A local agent by whose name a client can be connected.
+    pub(crate) agent: Option<String>,
 }
 
 /// Where a home is when nobody says: `STEAD_HOME` is read by the caller; else the platform's place
@@ -200,10 +200,6 @@ pub(crate) fn init(home: &Path, options: &InitOptions) -> Result<InitReport, Ref
         let arguments = serde_json::json!({ "slug": project, "name": project });
         backend.call("project_add", arguments)?;
     }
-    if options.agent {
-        let arguments = serde_json::json!({ "name": FIRST_AGENT, "local": true });
-        backend.call("agent_add", arguments)?;
-    }
     drop(backend);
     Ok(InitReport {
         workspace_name: made.workspace_name,
@@ -224,6 +220,8 @@ pub(crate) struct Serving {
     pub(crate) allow_hosts: Vec<String>,
     /// Where else agents are served.
     pub(crate) network: Option<Network>,
+    /// Whether to make [`FIRST_AGENT`] where no local agent is.
+    pub(crate) first_agent: bool,
     /// Ends it once nobody needed it for so long.
     pub(crate) idle_exit: Option<Duration>,
 }
@@ -271,6 +269,11 @@ pub(crate) fn serve(
             "Start it again.",
         )
     };
+    let agent = if serving.first_agent {
+        first_agent(&node)
+    } else {
+        None
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -292,6 +295,7 @@ pub(crate) fn serve(
         let listening = http::listen(node, place, settings).await?;
         ready(&Ready {
             url: format!("http://{}", listening.address()),
+            agent,
             network: listening.network_address().map(|address| {
                 let scheme = if encrypted { "https" } else { "http" };
                 format!("{scheme}://{address}/mcp")
@@ -304,6 +308,27 @@ pub(crate) fn serve(
         });
         listening.serve().await.map_err(failed)
     })
+}
+
+/// A local agent's name; one is made where there is none, unless its name was given to another.
+fn first_agent(node: &Node) -> Option<String> {
+    let owner = node.local_caller(None).ok()?;
+    let listed = node.call(&owner, "agent_list", Value::Null).ok()?;
+    let is = |agent: &Value, name: &str| agent.get(name).and_then(Value::as_bool) == Some(true);
+    let mut local: Vec<&str> = listed
+        .get("agents")
+        .and_then(Value::as_array)?
+        .iter()
+        .filter(|agent| is(agent, "live") && is(agent, "local"))
+        .filter_map(|agent| agent.get("name")?.as_str())
+        .collect();
+    local.sort_by_key(|name| (*name != FIRST_AGENT, *name));
+    if let Some(name) = local.first() {
+        return Some((*name).to_owned());
+    }
+    let arguments = serde_json::json!({ "name": FIRST_AGENT, "local": true });
+    node.call(&owner, "agent_add", arguments).ok()?;
+    Some(FIRST_AGENT.to_owned())
 }
 
 /// Waits for the signal that ends a process kindly.

@@ -93,6 +93,8 @@ pub fn router(node: Node, mut stop: watch::Receiver<bool>) -> Router {
         // The node's gate has looked at Host and Origin already.
         StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
+            // One answer needs no stream of events; what notifies on the way gets one.
+            .with_json_response(true)
             .with_max_request_body_bytes(REQUEST_BYTES)
             .with_cancellation_token(over.child_token()),
     );

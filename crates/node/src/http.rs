@@ -301,6 +301,9 @@ async fn admit(State(server): State<Server>, mut request: Request, next: Next) -
     next.run(request).await
 }
 
+/// The target of the audit trail: who called what and how it ended.
+pub const AUDIT: &str = "stead::audit";
+
 /// Where agents' clients ask.
 const AGENTS: &str = "/mcp";
 
@@ -352,6 +355,7 @@ async fn call(State(server): State<Server>, headers: HeaderMap, body: Bytes) -> 
     });
     // Names and outcomes, never arguments: neither tokens nor anybody's text go into a log.
     tracing::info!(
+        target: AUDIT,
         credential,
         method = name,
         outcome = result

@@ -29,14 +29,17 @@ pub(super) fn up(home: &Path, args: &Up, out: &mut Out) -> Result<u8, Failure> {
         options
             .project
             .get_or_insert_with(|| FIRST_PROJECT.to_owned());
-        options.agent = true;
         match local::init(home, &options) {
             // Another one was quicker.
             Err(refusal) if refusal.details.contains_key("exists") => None,
             made => Some(made?),
         }
     };
-    match serve(home, serving(&args.listening, None)?, made.as_ref(), out) {
+    let serving = Serving {
+        first_agent: true,
+        ..serving(&args.listening, None)?
+    };
+    match serve(home, serving, made.as_ref(), out) {
         Err(Failure::Refused(refusal)) if local::is_locked(&refusal) => {
             runs_already(home, out)?.ok_or(Failure::Refused(refusal))
         }
@@ -130,6 +133,7 @@ fn serving(listening: &Listening, idle_exit: Option<i64>) -> Result<Serving, Fai
         port: listening.port,
         allow_hosts: listening.allow_host.clone(),
         network,
+        first_agent: false,
         idle_exit: idle_exit.map(|seconds| Duration::from_secs(seconds.unsigned_abs())),
     })
 }
@@ -177,7 +181,6 @@ fn options(making: &Making) -> InitOptions {
         member: making.member.clone(),
         email: making.email.clone(),
         project: making.project.clone(),
-        agent: false,
     }
 }
 
@@ -223,26 +226,37 @@ fn greeting(home: &Path, ready: &Ready, made_now: Option<&InitReport>, style: St
     }
     let stead = program(home);
     let command = stead.join(" ");
-    let quoted = |words: &[String]| serde_json::to_string(words).unwrap_or_default();
-    let mut args: Vec<String> = stead.iter().skip(1).cloned().collect();
-    args.push("mcp".into());
     text.push_str(&format!(
         "\n\
          Create a task:    {command} create 'Fix the login' --project {project}\n\
-         Import issues:    {command} import beads issues.jsonl --project {project}\n\
-         \n\
-         {}\n\
-         Claude Code:      claude mcp add stead -- {command} mcp\n\
-         Codex:            codex mcp add stead -- {command} mcp\n\
-         Cursor, others:   {{\"mcpServers\":{{\"stead\":{{\"command\":{},\"args\":{}}}}}}}\n\
-         Over HTTP:        {}/mcp with the token of: {command} agent add NAME\n\
-         Each agent under a name of its own: {command} agent add NAME --local, then {command} mcp --agent NAME\n",
-        style.bold("Connect an agent"),
-        serde_json::to_string(stead.first().map_or("stead", String::as_str)).unwrap_or_default(),
-        quoted(&args),
-        ready.url,
+         Import issues:    {command} import beads issues.jsonl --project {project}\n",
     ));
+    if let Some(agent) = &ready.agent {
+        text.push_str(&connecting(&stead, agent, &ready.url, style));
+    }
     text
+}
+
+/// What to paste so that an agent's client is connected.
+fn connecting(stead: &[String], agent: &str, url: &str, style: Style) -> String {
+    let mut args: Vec<String> = stead.iter().skip(1).cloned().collect();
+    args.push("mcp".into());
+    if agent != local::FIRST_AGENT {
+        args.extend(["--agent".to_owned(), shell_word(agent)]);
+    }
+    let program = stead.first().map_or("stead", String::as_str);
+    let server = json!({ "mcpServers": { "stead": { "command": program, "args": args } } });
+    let (command, args) = (stead.join(" "), args.join(" "));
+    format!(
+        "\n{} (as the local agent {}):\n\
+         Claude Code:      claude mcp add stead -- {program} {args}\n\
+         Codex:            codex mcp add stead -- {program} {args}\n\
+         Cursor, others:   {server}\n\
+         Over HTTP:        {url}/mcp with the token that this prints: {command} agent add NAME\n\
+         One name each:    {command} agent add NAME --local, then {program} {args} --agent NAME\n",
+        style.bold("Connect an agent"),
+        clean::line(agent),
+    )
 }
 
 /// How to call this program for this home from anywhere: by its name where the PATH leads here.
