@@ -799,3 +799,57 @@ fn calls_leave_a_trail_without_anybodys_text() {
         assert!(!log.contains(secret), "{log}");
     }
 }
+
+#[test]
+fn beyond_this_machine_needs_a_certificate_or_the_word_for_going_without() {
+    let home = Home::with_project("web");
+    let ran = home.run(&["node", "run", "--listen", "0.0.0.0:0"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(
+        ran.stderr.contains("--tls-cert") && ran.stderr.contains("--plain-http"),
+        "{ran:?}"
+    );
+    let ran = home.run(&["node", "run", "--plain-http"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    let missing = home.beside("none.pem").display().to_string();
+    let args = [
+        "node",
+        "run",
+        "--listen",
+        "127.0.0.1:0",
+        "--tls-cert",
+        &missing,
+        "--tls-key",
+        &missing,
+    ];
+    let ran = home.run(&args);
+    assert!(ran.code == 1 && ran.stderr.contains("none.pem"), "{ran:?}");
+
+    let token = home.data(&["agent", "add", "remote"])["token"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let node = RunningNode::start(
+        &home,
+        &[
+            "node",
+            "run",
+            "--listen",
+            "127.0.0.1:0",
+            "--plain-http",
+            "--json",
+        ],
+    );
+    let place = text(&node.ready, "network");
+    let address = place
+        .strip_prefix("http://")
+        .unwrap()
+        .strip_suffix("/mcp")
+        .unwrap();
+    let request = format!(
+        "GET /mcp HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\r\n"
+    );
+    let answer = exchange(address.parse().unwrap(), request.as_bytes()).unwrap();
+    // Let in by the gate, and told by the protocol that a GET there needs a session.
+    assert!(![401, 403].contains(&answer.status), "{answer:?}");
+}
