@@ -19,6 +19,8 @@ mod import;
 mod issues;
 #[path = "black_box/killed.rs"]
 mod killed;
+#[path = "black_box/prime.rs"]
+mod prime;
 #[path = "black_box/retry.rs"]
 mod retry;
 #[path = "black_box/seed.rs"]

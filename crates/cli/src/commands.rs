@@ -4,6 +4,7 @@ mod batch;
 mod import;
 mod node;
 mod people;
+mod prime;
 mod read;
 mod sprint;
 mod store;
@@ -43,8 +44,13 @@ pub(crate) fn run(cli: Cli, out: &mut Out) -> Result<u8, Failure> {
             node::node(&home(&global)?, &Identity::new(global.agent), &args, out)
         }
         command => {
-            let backend = client::connect(&home(&global)?, &Identity::new(global.agent))?;
-            dispatch(&mut Cx::new(backend.as_ref(), out, by), command)
+            let home = home(&global)?;
+            let identity = Identity::new(global.agent);
+            let backend = client::connect(&home, &identity)?;
+            let mut cx = Cx::new(backend.as_ref(), out, by);
+            // With a token the name says nothing.
+            cx.agent = identity.agent.filter(|_| identity.token.is_none());
+            dispatch(&mut cx, command)
         }
     }
 }
@@ -74,6 +80,7 @@ fn dispatch(cx: &mut Cx<'_>, command: Command) -> Result<u8, Failure> {
         Command::Project(args) => people::project(cx, &args),
         Command::Member(args) => people::member(cx, &args),
         Command::Agent(args) => people::agent(cx, &args),
+        Command::Prime(args) => prime::prime(cx, &args),
         Command::Import(args) => import::import(cx, &args),
         Command::Export(args) => store::export(cx, &args),
         Command::Backup(args) => store::backup(cx, &args),
@@ -95,6 +102,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) out: &'a mut Out,
     /// Reads long texts.
     pub(crate) texts: Texts,
+    /// The agent that was named, where its name is all that it acts by.
+    pub(crate) agent: Option<String>,
     by: Option<String>,
 }
 
@@ -105,6 +114,7 @@ impl<'a> Cx<'a> {
             backend,
             out,
             texts: Texts::default(),
+            agent: None,
             by,
         }
     }
