@@ -25,6 +25,8 @@ mod prime;
 mod retry;
 #[path = "black_box/seed.rs"]
 mod seed;
+#[path = "black_box/setup.rs"]
+mod setup;
 #[path = "black_box/stale.rs"]
 mod stale;
 #[path = "black_box/stead.rs"]

@@ -116,6 +116,8 @@ pub(crate) enum Command {
     /// Manage the agents that work for them
     #[command(subcommand)]
     Agent(Agent),
+    /// Connect an agent's client to the board: its configuration and its instructions
+    Setup(Setup),
     /// Print what an agent needs to know when a session starts
     Prime(Prime),
     /// Bring in tasks from elsewhere

@@ -6,6 +6,7 @@ mod node;
 mod people;
 mod prime;
 mod read;
+mod setup;
 mod sprint;
 mod store;
 mod write;
@@ -43,6 +44,8 @@ pub(crate) fn run(cli: Cli, out: &mut Out) -> Result<u8, Failure> {
         Command::Node(args) => {
             node::node(&home(&global)?, &Identity::new(global.agent), &args, out)
         }
+        // It says for whom to set up, where others say as whom to act.
+        Command::Setup(args) => setup::setup(&home(&global)?, global.agent.as_deref(), &args, out),
         command => {
             let home = home(&global)?;
             let identity = Identity::new(global.agent);
@@ -90,6 +93,7 @@ fn dispatch(cx: &mut Cx<'_>, command: Command) -> Result<u8, Failure> {
         | Command::Up(_)
         | Command::Init(_)
         | Command::Restore(_)
+        | Command::Setup(_)
         | Command::Node(_) => Ok(0),
     }
 }

@@ -8,6 +8,7 @@ mod failure;
 mod import;
 mod local;
 mod output;
+mod setup;
 mod text;
 
 use std::{ffi::OsString, process::ExitCode};
