@@ -25,10 +25,14 @@ mod issues;
 mod killed;
 #[path = "black_box/mcp.rs"]
 mod mcp;
+#[path = "black_box/prime.rs"]
+mod prime;
 #[path = "black_box/retry.rs"]
 mod retry;
 #[path = "black_box/seed.rs"]
 mod seed;
+#[path = "black_box/setup.rs"]
+mod setup;
 #[path = "black_box/stale.rs"]
 mod stale;
 #[path = "black_box/stead.rs"]

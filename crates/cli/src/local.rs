@@ -72,6 +72,15 @@ pub(crate) fn default_home() -> Option<PathBuf> {
     Home::default_path(&|name| std::env::var_os(name).map(PathBuf::from))
 }
 
+/// The same for a program that another one starts: such a program is told where its user's home is
+/// and little else.
+pub(crate) fn default_home_when_started() -> Option<PathBuf> {
+    Home::default_path(&|name| match name {
+        "XDG_DATA_HOME" => None,
+        name => std::env::var_os(name).map(PathBuf::from),
+    })
+}
+
 /// A nonce that nobody can guess, and what the node of the home's token answers to it.
 pub(crate) fn challenge(token: &str) -> (String, String) {
     let nonce: String = Machine

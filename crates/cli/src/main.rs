@@ -10,6 +10,7 @@ mod import;
 mod local;
 mod logs;
 mod output;
+mod setup;
 mod text;
 
 use std::{ffi::OsString, process::ExitCode};

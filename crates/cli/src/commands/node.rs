@@ -253,7 +253,7 @@ fn connecting(stead: &[String], agent: &str, url: &str, style: Style) -> String 
          Codex:            codex mcp add stead -- {program} {args}\n\
          Cursor, others:   {server}\n\
          Over HTTP:        {url}/mcp with the token that this prints: {command} agent add NAME\n\
-         One name each:    {command} agent add NAME --local, then {program} {args} --agent NAME\n",
+         Let Stead do it:  {command} setup claude  (or codex, cursor, vscode, gemini)\n",
         style.bold("Connect an agent"),
         clean::line(agent),
     )
