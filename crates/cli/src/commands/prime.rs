@@ -467,6 +467,7 @@ mod tests {
         let who = json!({
             "actor": {"name": "Ada"},
             "supervisor": {"displayName": "Ada", "responsibilityRole": "observer"},
+            "advice": "Monitor, analyse and give feedback.",
             "scopes": ["tasks:read"],
         });
         assert_eq!(
