@@ -779,10 +779,7 @@ fn calls_leave_a_trail_without_anybodys_text() {
     drop(client.end());
     let token = home.token();
     drop(node);
-    let log: String = std::fs::read_dir(home.path().join("log"))
-        .unwrap()
-        .map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap())
-        .collect();
+    let log = home.log();
     let line = |outcome: &str, tool: &str| {
         log.lines().any(|line| {
             line.contains(&by)
