@@ -5,6 +5,10 @@
 
 #[path = "black_box/agents.rs"]
 mod agents;
+#[path = "black_box/bridge.rs"]
+mod bridge;
+#[path = "black_box/client.rs"]
+mod client;
 #[path = "black_box/damaged.rs"]
 mod damaged;
 #[path = "black_box/edge.rs"]
@@ -19,10 +23,16 @@ mod import;
 mod issues;
 #[path = "black_box/killed.rs"]
 mod killed;
+#[path = "black_box/mcp.rs"]
+mod mcp;
+#[path = "black_box/prime.rs"]
+mod prime;
 #[path = "black_box/retry.rs"]
 mod retry;
 #[path = "black_box/seed.rs"]
 mod seed;
+#[path = "black_box/setup.rs"]
+mod setup;
 #[path = "black_box/stale.rs"]
 mod stale;
 #[path = "black_box/stead.rs"]

@@ -2,6 +2,7 @@
 
 mod board;
 mod generate;
+mod mcp;
 mod measure;
 mod store;
 mod words;
@@ -18,6 +19,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Bench {
+    /// Measure the agents' face: a call over stdio and HTTP against the handle, throughput, memory
+    Mcp(mcp::Options),
     /// Measure the store: start, write, read, size, memory
     Store(store::Options),
     /// Open a home, list, write once, and say how long it took; run by `store` in a process of its own
@@ -27,6 +30,7 @@ enum Bench {
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().bench {
+        Bench::Mcp(options) => mcp::run(&options),
         Bench::Store(options) => store::run(&options),
         Bench::Open(options) => store::open(&options),
     }

@@ -45,9 +45,14 @@ pub(crate) fn cpu_seconds() -> f64 {
     ticks.map_or(f64::NAN, |ticks| ticks / 100.0)
 }
 
-/// A line of `/proc/self/status` in megabytes: `VmRSS` now, `VmHWM` at its peak.
+/// What this process takes, in megabytes: `VmRSS` now, `VmHWM` at its peak.
 pub(crate) fn memory_mb(line: &str) -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    memory_of(std::process::id(), line)
+}
+
+/// The same of another process.
+pub(crate) fn memory_of(pid: u32, line: &str) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let found = status
         .lines()
         .find_map(|row| row.strip_prefix(line)?.strip_prefix(':'));

@@ -160,7 +160,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-const SEED: u64 = 20_261_130;
+pub(crate) const SEED: u64 = 20_261_130;
 
 /// A finished board, packed and closed.
 struct Made {
@@ -576,7 +576,7 @@ fn reads(made: &Made, rounds: u32) -> Result<Reads> {
 }
 
 #[expect(clippy::print_stderr, reason = "progress goes beside the report")]
-fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     eprintln!("{text}");
 }
 
@@ -584,6 +584,6 @@ fn say(text: &str) {
     clippy::print_stdout,
     reason = "the report is what this program is for"
 )]
-fn print(text: &str) {
+pub(crate) fn print(text: &str) {
     println!("{text}");
 }

@@ -10,6 +10,7 @@ const suite = new Suite("inspector");
 const tool = join(here, "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js");
 const home = await Home.make();
 const node = await home.node();
+const agent = await home.local("local");
 const token = await home.token("inspector");
 await home.data("create", "Inspect me", "-p", "demo");
 
@@ -17,7 +18,7 @@ await home.data("create", "Inspect me", "-p", "demo");
 const env = { HOME: folder(), MCP_INSPECTOR_SECRET_STORE: "memory" };
 const config = join(folder(), "servers.json");
 const servers = {
-  stdio: { type: "stdio", command: binary, args: ["--home", home.path, "mcp"] },
+  stdio: { type: "stdio", command: binary, args: ["--home", home.path, "mcp", "--agent", agent] },
   http: { type: "streamable-http", url: node.url, headers: { Authorization: `Bearer ${token}` } },
 };
 writeFileSync(config, JSON.stringify({ mcpServers: servers }));

@@ -91,6 +91,14 @@ impl Home {
         std::fs::read_to_string(self.path().join("token")).unwrap()
     }
 
+    /// What its nodes wrote into their log.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_dir(self.path().join("log"))
+            .unwrap()
+            .map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap())
+            .collect()
+    }
+
     /// The binary, in an environment that holds what a command needs and nothing more.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_stead"));

@@ -1,5 +1,6 @@
 //! The command line: what can be typed.
 
+mod agents;
 mod board;
 mod manage;
 mod sprint;
@@ -8,7 +9,7 @@ use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use self::{board::*, manage::*, sprint::*};
+pub(crate) use self::{agents::*, board::*, manage::*, sprint::*};
 
 /// What was typed.
 #[derive(Debug, Parser)]
@@ -115,6 +116,10 @@ pub(crate) enum Command {
     /// Manage the agents that work for them
     #[command(subcommand)]
     Agent(Agent),
+    /// Connect an agent's client to the board: its configuration and its instructions
+    Setup(Setup),
+    /// Print what an agent needs to know when a session starts
+    Prime(Prime),
     /// Bring in tasks from elsewhere
     #[command(subcommand)]
     Import(Import),
@@ -138,6 +143,11 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// Whether it makes a home where there is none.
+    pub(crate) fn makes_home(&self) -> bool {
+        matches!(self, Self::Up(_))
+    }
+
     /// Whether it keeps running as a node.
     pub(crate) fn serves(&self) -> bool {
         matches!(self, Self::Up(_) | Self::Node(Node::Run(_)))

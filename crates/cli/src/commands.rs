@@ -4,7 +4,9 @@ mod batch;
 mod import;
 mod node;
 mod people;
+mod prime;
 mod read;
+mod setup;
 mod sprint;
 mod store;
 mod write;
@@ -49,9 +51,16 @@ pub(crate) fn run(cli: Cli, out: &mut Out) -> Result<u8, Failure> {
             toolsets: args.toolsets,
             read_only: args.read_only,
         }),
+        // It says for whom to set up, where others say as whom to act.
+        Command::Setup(args) => setup::setup(&home(&global)?, global.agent.as_deref(), &args, out),
         command => {
-            let backend = client::connect(&home(&global)?, &Identity::new(global.agent))?;
-            dispatch(&mut Cx::new(backend.as_ref(), out, by), command)
+            let home = home(&global)?;
+            let identity = Identity::new(global.agent);
+            let backend = client::connect(&home, &identity)?;
+            let mut cx = Cx::new(backend.as_ref(), out, by);
+            // With a token the name says nothing.
+            cx.agent = identity.agent.filter(|_| identity.token.is_none());
+            dispatch(&mut cx, command)
         }
     }
 }
@@ -81,6 +90,7 @@ fn dispatch(cx: &mut Cx<'_>, command: Command) -> Result<u8, Failure> {
         Command::Project(args) => people::project(cx, &args),
         Command::Member(args) => people::member(cx, &args),
         Command::Agent(args) => people::agent(cx, &args),
+        Command::Prime(args) => prime::prime(cx, &args),
         Command::Import(args) => import::import(cx, &args),
         Command::Export(args) => store::export(cx, &args),
         Command::Backup(args) => store::backup(cx, &args),
@@ -91,6 +101,7 @@ fn dispatch(cx: &mut Cx<'_>, command: Command) -> Result<u8, Failure> {
         | Command::Init(_)
         | Command::Restore(_)
         | Command::Mcp(_)
+        | Command::Setup(_)
         | Command::Node(_) => Ok(0),
     }
 }
@@ -103,6 +114,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) out: &'a mut Out,
     /// Reads long texts.
     pub(crate) texts: Texts,
+    /// The agent that was named, where its name is all that it acts by.
+    pub(crate) agent: Option<String>,
     by: Option<String>,
 }
 
@@ -113,6 +126,7 @@ impl<'a> Cx<'a> {
             backend,
             out,
             texts: Texts::default(),
+            agent: None,
             by,
         }
     }
@@ -276,7 +290,7 @@ pub(crate) fn absolute(field: &str, path: &Path) -> Result<String, Failure> {
         .map_err(|_| Failure::usage(field, format!("{shown} is not UTF-8."), "Use another name."))
 }
 
-fn home(global: &Global) -> Result<PathBuf, Failure> {
+pub(crate) fn home(global: &Global) -> Result<PathBuf, Failure> {
     let home = match &global.home {
         Some(home) if !home.as_os_str().is_empty() => Some(home.clone()),
         _ => local::default_home(),

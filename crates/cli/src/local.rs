@@ -2,6 +2,7 @@
 //! file that opens one.
 
 use std::{
+    net::SocketAddr,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::Arc,
@@ -19,6 +20,7 @@ use stead_node::{
     handle::{Node, open_home},
     home::Home,
     http,
+    network::Network,
 };
 
 use crate::client::{self, Backend, Identity};
@@ -58,12 +60,25 @@ pub(crate) struct InitReport {
 pub(crate) struct Ready {
     /// Where the board is.
     pub(crate) url: String,
+    /// Where agents beyond this machine reach it.
+    pub(crate) network: Option<String>,
+    /// A local agent by whose name a client can be connected.
+    pub(crate) agent: Option<String>,
 }
 
 /// Where a home is when nobody says: `STEAD_HOME` is read by the caller; else the platform's place
 /// for data. Nothing where the environment names no place.
 pub(crate) fn default_home() -> Option<PathBuf> {
     Home::default_path(&|name| std::env::var_os(name).map(PathBuf::from))
+}
+
+/// The same for a program that another one starts: such a program is told where its user's home is
+/// and little else.
+pub(crate) fn default_home_when_started() -> Option<PathBuf> {
+    Home::default_path(&|name| match name {
+        "XDG_DATA_HOME" => None,
+        name => std::env::var_os(name).map(PathBuf::from),
+    })
 }
 
 /// A nonce that nobody can guess, and what the node of the home's token answers to it.
@@ -164,10 +179,11 @@ pub(crate) fn is_locked(refusal: &Refusal) -> bool {
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 const LOCK_STEP: Duration = Duration::from_millis(10);
 
-/// The local agent that a new workspace has, and that `stead mcp` is where nobody is named.
+/// The local agent that `up` makes, so that a client can be connected before anything else is set
+/// up, and that `stead mcp` is where nobody is named. No agent acts as its person.
 pub(crate) const FIRST_AGENT: &str = "agent";
 
-/// Makes home, device key, workspace, member, first project and first agent.
+/// Makes home, device key, workspace, member, and what else is asked for.
 ///
 /// # Errors
 ///
@@ -193,9 +209,6 @@ pub(crate) fn init(home: &Path, options: &InitOptions) -> Result<InitReport, Ref
         let arguments = serde_json::json!({ "slug": project, "name": project });
         backend.call("project_add", arguments)?;
     }
-    // So that a client can be connected before anything is set up; no agent acts as its person.
-    let arguments = serde_json::json!({ "name": FIRST_AGENT, "local": true });
-    backend.call("agent_add", arguments)?;
     drop(backend);
     Ok(InitReport {
         workspace_name: made.workspace_name,
@@ -214,8 +227,27 @@ pub(crate) struct Serving {
     pub(crate) port: Option<u16>,
     /// Host names that it answers to beside loopback's.
     pub(crate) allow_hosts: Vec<String>,
+    /// Where else agents are served.
+    pub(crate) network: Option<Network>,
+    /// Whether to make [`FIRST_AGENT`] where no local agent is.
+    pub(crate) first_agent: bool,
     /// Ends it once nobody needed it for so long.
     pub(crate) idle_exit: Option<Duration>,
+}
+
+/// Where agents are served beyond loopback, with a certificate and its key or in the clear.
+///
+/// # Errors
+///
+/// Where the files cannot be used.
+pub(crate) fn network(
+    address: SocketAddr,
+    tls: Option<(&PathBuf, &PathBuf)>,
+) -> Result<Network, Refusal> {
+    let tls = tls
+        .map(|(certificate, key)| stead_node::network::tls(certificate, key))
+        .transpose()?;
+    Ok(Network { address, tls })
 }
 
 /// Runs a node until it is told to stop; calls back once it listens.
@@ -246,14 +278,24 @@ pub(crate) fn serve(
             "Start it again.",
         )
     };
+    let agent = if serving.first_agent {
+        first_agent(&node)
+    } else {
+        None
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(failed)?;
+    let encrypted = serving
+        .network
+        .as_ref()
+        .is_some_and(|network| network.tls.is_some());
     runtime.block_on(async {
         let settings = http::Settings {
             port: serving.port,
             allow_hosts: serving.allow_hosts,
+            network: serving.network,
             idle_exit: serving.idle_exit,
             ..http::Settings::default()
         };
@@ -262,6 +304,11 @@ pub(crate) fn serve(
         let listening = http::listen(node, place, settings).await?;
         ready(&Ready {
             url: format!("http://{}", listening.address()),
+            agent,
+            network: listening.network_address().map(|address| {
+                let scheme = if encrypted { "https" } else { "http" };
+                format!("{scheme}://{address}/mcp")
+            }),
         });
         let stop = listening.stopper();
         tokio::spawn(async move {
@@ -270,6 +317,27 @@ pub(crate) fn serve(
         });
         listening.serve().await.map_err(failed)
     })
+}
+
+/// A local agent's name; one is made where there is none, unless its name was given to another.
+fn first_agent(node: &Node) -> Option<String> {
+    let owner = node.local_caller(None).ok()?;
+    let listed = node.call(&owner, "agent_list", Value::Null).ok()?;
+    let is = |agent: &Value, name: &str| agent.get(name).and_then(Value::as_bool) == Some(true);
+    let mut local: Vec<&str> = listed
+        .get("agents")
+        .and_then(Value::as_array)?
+        .iter()
+        .filter(|agent| is(agent, "live") && is(agent, "local"))
+        .filter_map(|agent| agent.get("name")?.as_str())
+        .collect();
+    local.sort_by_key(|name| (*name != FIRST_AGENT, *name));
+    if let Some(name) = local.first() {
+        return Some((*name).to_owned());
+    }
+    let arguments = serde_json::json!({ "name": FIRST_AGENT, "local": true });
+    node.call(&owner, "agent_add", arguments).ok()?;
+    Some(FIRST_AGENT.to_owned())
 }
 
 /// Waits for the signal that ends a process kindly.

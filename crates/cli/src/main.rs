@@ -8,7 +8,9 @@ mod commands;
 mod failure;
 mod import;
 mod local;
+mod logs;
 mod output;
+mod setup;
 mod text;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -22,23 +24,10 @@ fn main() -> ExitCode {
     let mut out = Out::standard(args::asks_for_json(&given));
     let ended = match Cli::try_parse_from(&given) {
         Ok(cli) => {
-            logs(cli.command.serves());
+            logs::start(&cli);
             commands::run(cli, &mut out)
         }
         Err(error) => out.clap(&error),
     };
     ended.unwrap_or_else(|failure| out.failure(&failure)).into()
-}
-
-/// Logs go to stderr; a node that runs says more than a command that asks.
-fn logs(serves: bool) {
-    let default = if serves { "info" } else { "warn" };
-    let filter = tracing_subscriber::EnvFilter::try_from_env("STEAD_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        .with_target(false)
-        .init();
 }

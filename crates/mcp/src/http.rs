@@ -69,6 +69,8 @@ pub fn transport(
     let mut sessions = LocalSessionManager::default();
     sessions.session_config = session;
     let config = StreamableHttpServerConfig::default()
+        // One answer needs no stream of events; what notifies on the way gets one.
+        .with_json_response(true)
         .with_max_request_body_bytes(REQUEST_BYTES)
         .with_cancellation_token(over.child_token());
     (config, Arc::new(sessions))

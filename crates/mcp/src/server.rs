@@ -277,7 +277,7 @@ impl ServerHandler for AgentServer {
         let answer = self.call(&name, arguments).await;
         // The audit trail: names and outcomes, never arguments, so no token and nobody's text.
         tracing::info!(
-            target: "stead::audit",
+            target: stead_node::http::AUDIT,
             credential = %self.credential,
             tool = %name,
             outcome = answer.as_ref().map_or_else(|refusal| refusal.code.as_str(), |_| "ok"),

@@ -13,6 +13,7 @@ use axum::{
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::{get, post},
+    serve::ListenerExt as _,
 };
 use serde_json::{Value, json};
 use stead_doc::{
@@ -25,6 +26,7 @@ use tokio::{net::TcpListener, sync::watch, time::Instant};
 use crate::{
     handle::Node,
     home::{Home, HomeError, NodeFile},
+    network::{self, Network, NetworkListener},
 };
 
 /// Bytes of one request: a hundred imported issues of the largest size that a change holds would
@@ -41,6 +43,8 @@ pub struct Settings {
     pub port: Option<u16>,
     /// Names beside loopback's that a `Host` may have, each with its port or for any port.
     pub allow_hosts: Vec<String>,
+    /// Where else, beyond this machine, the agents' face is served.
+    pub network: Option<Network>,
     /// Ends the node once nobody was connected and nothing was asked for so long.
     pub idle_exit: Option<Duration>,
     /// What else is served behind the same gate: the agents' face. Requests under `/mcp` reach it
@@ -55,6 +59,7 @@ impl Default for Settings {
         Self {
             port: None,
             allow_hosts: Vec::new(),
+            network: None,
             idle_exit: None,
             faces: Router::new(),
             stop: watch::channel(false).0,
@@ -69,6 +74,10 @@ struct Server {
     token: Arc<str>,
     address: SocketAddr,
     allow_hosts: Arc<[String]>,
+    /// Whether this side is reached from this machine alone.
+    local: bool,
+    /// What an origin of its own begins with.
+    scheme: &'static str,
     stop: watch::Sender<bool>,
     /// When somebody last asked something.
     asked: watch::Sender<Instant>,
@@ -81,6 +90,7 @@ pub struct Listening {
     server: Server,
     home: Home,
     faces: Router,
+    network: Option<NetworkListener>,
     idle_exit: Option<Duration>,
 }
 
@@ -88,6 +98,11 @@ impl Listening {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.server.address
+    }
+
+    /// Where it listens beyond this machine.
+    pub fn network_address(&self) -> Option<SocketAddr> {
+        self.network.as_ref().map(NetworkListener::address)
     }
 
     /// Ends [`Self::serve`] after the requests under way.
@@ -106,12 +121,16 @@ impl Listening {
             server,
             home,
             faces,
+            network,
             idle_exit,
         } = self;
         let node = server.node.clone();
         let mut stopped = server.stop.subscribe();
         if let Some(idle) = idle_exit {
             tokio::spawn(server.clone().end_when_idle(idle));
+        }
+        if let Some(network) = network {
+            tokio::spawn(serve_network(network, &server, faces.clone()));
         }
         let router = Router::new()
             .route(CALL, post(call))
@@ -122,6 +141,12 @@ impl Listening {
             .layer(DefaultBodyLimit::max(BODY_BYTES))
             .layer(middleware::from_fn_with_state(server, admit));
         let mut over = stopped.clone();
+        // What is written is small and waited for.
+        let listener = listener.tap_io(|stream| {
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%error, "a connection waits to fill its packets");
+            }
+        });
         let serving = axum::serve(listener, router)
             .with_graceful_shutdown(async move {
                 // The sender lives in the router's state, so waiting fails only after the end.
@@ -144,6 +169,36 @@ impl Listening {
             tracing::error!(%error, "closing the node failed");
         }
         served
+    }
+}
+
+/// Serves the agents' face, and nothing else, beyond this machine.
+fn serve_network(
+    listener: NetworkListener,
+    server: &Server,
+    faces: Router,
+) -> impl Future<Output = ()> + Send + 'static {
+    let server = Server {
+        address: listener.address(),
+        local: false,
+        scheme: listener.scheme(),
+        ..server.clone()
+    };
+    let mut stopped = server.stop.subscribe();
+    let router = Router::new()
+        .fallback(nothing)
+        .merge(faces)
+        .layer(middleware::from_fn_with_state(server, admit));
+    async move {
+        let served = axum::serve(listener, router)
+            .with_graceful_shutdown(async move {
+                let waited = stopped.wait_for(|stop| *stop).await;
+                drop(waited);
+            })
+            .await;
+        if let Err(error) = served {
+            tracing::error!(%error, "listening beyond this machine ended");
+        }
     }
 }
 
@@ -171,10 +226,16 @@ pub async fn listen(node: Node, home: Home, settings: Settings) -> Result<Listen
         address: address.to_string(),
         pid: std::process::id(),
     })?;
+    let network = match &settings.network {
+        Some(network) => Some(network::bind(network).await?),
+        None => None,
+    };
     let server = Server {
         node,
         token: token.into(),
         address,
+        local: true,
+        scheme: "http",
         allow_hosts: settings.allow_hosts.into(),
         stop: settings.stop,
         asked: watch::channel(Instant::now()).0,
@@ -184,6 +245,7 @@ pub async fn listen(node: Node, home: Home, settings: Settings) -> Result<Listen
         server,
         home,
         faces: settings.faces,
+        network,
         idle_exit: settings.idle_exit,
     })
 }
@@ -195,7 +257,7 @@ async fn admit(State(server): State<Server>, mut request: Request, next: Next) -
     let [host] = hosts.as_slice() else {
         return refuse(StatusCode::FORBIDDEN, "one Host header is needed");
     };
-    if !host.to_str().is_ok_and(|host| server.is_called(host)) {
+    if !host.to_str().is_ok_and(|host| server.is_called(host, None)) {
         return refuse(
             StatusCode::FORBIDDEN,
             "this Host is not served here; start the node with --allow-host to serve it",
@@ -206,11 +268,8 @@ async fn admit(State(server): State<Server>, mut request: Request, next: Next) -
         let same = origin
             .to_str()
             .ok()
-            .and_then(|origin| {
-                let plain = origin.strip_prefix("http://");
-                plain.or_else(|| origin.strip_prefix("https://"))
-            })
-            .is_some_and(|host| server.is_called(host));
+            .and_then(|origin| origin.split_once("://"))
+            .is_some_and(|(scheme, host)| server.is_called(host, Some(scheme)));
         if !same {
             return refuse(StatusCode::FORBIDDEN, "this Origin is not served here");
         }
@@ -241,6 +300,9 @@ async fn admit(State(server): State<Server>, mut request: Request, next: Next) -
     }
     next.run(request).await
 }
+
+/// The target of the audit trail: who called what and how it ended.
+pub const AUDIT: &str = "stead::audit";
 
 /// Where agents' clients ask.
 const AGENTS: &str = "/mcp";
@@ -293,6 +355,7 @@ async fn call(State(server): State<Server>, headers: HeaderMap, body: Bytes) -> 
     });
     // Names and outcomes, never arguments: neither tokens nor anybody's text go into a log.
     tracing::info!(
+        target: AUDIT,
         credential,
         method = name,
         outcome = result
@@ -336,12 +399,17 @@ async fn nothing() -> Response {
 }
 
 impl Server {
-    /// Whether a `Host` or the host of an origin is one under which this node may be asked.
-    fn is_called(&self, host: &str) -> bool {
+    /// Whether a `Host`, or the host of an origin with its scheme, is one under which this node may
+    /// be asked. A name that was allowed may stand for a proxy that speaks either scheme.
+    fn is_called(&self, host: &str, scheme: Option<&str>) -> bool {
         let port = self.address.port();
-        let loopback = ["127.0.0.1", "localhost", "[::1]"]
-            .iter()
-            .any(|name| format!("{name}:{port}").eq_ignore_ascii_case(host));
+        let own = if self.local {
+            ["127.0.0.1", "localhost", "[::1]"]
+                .iter()
+                .any(|name| format!("{name}:{port}").eq_ignore_ascii_case(host))
+        } else {
+            self.address.to_string() == host
+        };
         let named = || {
             let without_port = host.rsplit_once(':').map_or(host, |(name, port)| {
                 let is_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
@@ -351,7 +419,8 @@ impl Server {
                 known.eq_ignore_ascii_case(host) || known.eq_ignore_ascii_case(without_port)
             })
         };
-        loopback || named()
+        let web = scheme.is_none_or(|scheme| ["http", "https"].contains(&scheme));
+        (own && scheme.is_none_or(|scheme| scheme == self.scheme)) || (web && named())
     }
 
     /// As which agent a request under `/mcp` acts. The home's own token is its owner's: with it
@@ -390,7 +459,7 @@ impl Server {
     /// names, any other for its credential.
     fn caller(&self, token: &str, agent: Option<&str>) -> Result<Caller, Box<Response>> {
         let shared = self.node.shared();
-        if bool::from(token.as_bytes().ct_eq(self.token.as_bytes())) {
+        if self.is_home(token) {
             return self
                 .node
                 .local_caller(agent)
@@ -410,8 +479,12 @@ impl Server {
 
     /// Whether a token is this machine's or that of a live credential.
     fn knows(&self, token: &str) -> bool {
-        bool::from(token.as_bytes().ct_eq(self.token.as_bytes()))
-            || self.node.shared().roster.authenticate(token).is_some()
+        self.is_home(token) || self.node.shared().roster.authenticate(token).is_some()
+    }
+
+    /// Whether a token is this home's own, which counts on this machine alone.
+    fn is_home(&self, token: &str) -> bool {
+        self.local && bool::from(token.as_bytes().ct_eq(self.token.as_bytes()))
     }
 
     fn shutdown(&self, caller: &Caller) -> Result<Value, Refusal> {

@@ -11,6 +11,7 @@ pub mod edge;
 pub mod handle;
 pub mod home;
 pub mod http;
+pub mod network;
 mod query;
 mod search;
 pub mod store;

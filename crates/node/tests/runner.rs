@@ -1,6 +1,6 @@
 //! The integration tests of `stead-node`, in one binary.
 //!
-//! Everything runs on [`world::Replica`]: the running node as it is, over a [`disk::SimDisk`] that
+//! Everything but `network` runs on [`world::Replica`]: the running node as it is, over a [`disk::SimDisk`] that
 //! a test can fail, cut and copy, with a clock that stands still until a test moves it and entropy
 //! that is the same in every run.
 
@@ -15,6 +15,7 @@ mod runner {
     mod keys;
     mod lease;
     mod limits;
+    mod network;
     mod packing;
     mod reads;
     mod search;

@@ -1,6 +1,6 @@
 //! Arguments of the commands about the workspace, its people, its store and its node.
 
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -47,6 +47,22 @@ pub(crate) struct Listening {
     /// Answer also to this host name, with or without a port; may be repeated
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
+
+    /// Serve agents beyond this machine too, at this address; needs a certificate
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<SocketAddr>,
+
+    /// Show this certificate chain there (PEM)
+    #[arg(long, value_name = "FILE", requires_all = ["listen", "tls_key"], conflicts_with = "plain_http")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// Use this private key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// Serve there without TLS: everybody on the way reads tokens and tasks, and can write with them
+    #[arg(long, requires = "listen")]
+    pub(crate) plain_http: bool,
 }
 
 /// Makes a workspace.

@@ -35,7 +35,11 @@ pub(super) fn up(home: &Path, args: &Up, out: &mut Out) -> Result<u8, Failure> {
             made => Some(made?),
         }
     };
-    match serve(home, serving(&args.listening, None), made.as_ref(), out) {
+    let serving = Serving {
+        first_agent: true,
+        ..serving(&args.listening, None)?
+    };
+    match serve(home, serving, made.as_ref(), out) {
         Err(Failure::Refused(refusal)) if local::is_locked(&refusal) => {
             runs_already(home, out)?.ok_or(Failure::Refused(refusal))
         }
@@ -86,7 +90,7 @@ pub(super) fn node(
     out: &mut Out,
 ) -> Result<u8, Failure> {
     match args {
-        Node::Run(args) => serve(home, serving(&args.listening, args.idle_exit), None, out),
+        Node::Run(args) => serve(home, serving(&args.listening, args.idle_exit)?, None, out),
         Node::Status => {
             let data = status(&running(home, identity)?)?;
             out.answer(&data, page::fields)?;
@@ -108,12 +112,30 @@ pub(super) fn node(
     }
 }
 
-fn serving(listening: &Listening, idle_exit: Option<i64>) -> Serving {
-    Serving {
+fn serving(listening: &Listening, idle_exit: Option<i64>) -> Result<Serving, Failure> {
+    let network = match (listening.listen, &listening.tls_cert, &listening.tls_key) {
+        (None, ..) => None,
+        (Some(address), Some(certificate), Some(key)) => {
+            Some(local::network(address, Some((certificate, key)))?)
+        }
+        (Some(address), ..) if listening.plain_http || address.ip().is_loopback() => {
+            Some(local::network(address, None)?)
+        }
+        (Some(_), ..) => {
+            return Err(Failure::usage(
+                "listen",
+                "beyond this machine a certificate is needed.",
+                "Give --tls-cert and --tls-key, or --plain-http where nobody on the way may listen.",
+            ));
+        }
+    };
+    Ok(Serving {
         port: listening.port,
         allow_hosts: listening.allow_host.clone(),
+        network,
+        first_agent: false,
         idle_exit: idle_exit.map(|seconds| Duration::from_secs(seconds.unsigned_abs())),
-    }
+    })
 }
 
 /// Runs a node until it is stopped; says where it is once it listens.
@@ -127,6 +149,7 @@ fn serve(
     local::serve(home, serving, &mut |ready| {
         let data = json!({
             "url": ready.url,
+            "network": ready.network,
             "home": home.display().to_string(),
             "made": made_now.map(report_json),
         });
@@ -194,14 +217,81 @@ fn greeting(home: &Path, ready: &Ready, made_now: Option<&InitReport>, style: St
         .and_then(|report| report.project.as_deref())
         .map_or_else(|| "SLUG".to_owned(), clean::line);
     text.push_str(&format!(
-        "The node listens at {}\nIts home is {}\n\n\
-         Create a task:    stead create 'Fix the login' --project {project}\n\
-         Add an agent:     stead agent add claude --local\n\
-         Import issues:    stead import beads issues.jsonl --project {project}\n",
+        "The node listens at {}\nIts home is {}\n",
         style.bold(&ready.url),
         clean::line(&home.display().to_string()),
     ));
+    if let Some(network) = &ready.network {
+        text.push_str(&format!("Agents elsewhere reach it at {network}\n"));
+    }
+    let stead = program(home);
+    let command = stead.join(" ");
+    text.push_str(&format!(
+        "\n\
+         Create a task:    {command} create 'Fix the login' --project {project}\n\
+         Import issues:    {command} import beads issues.jsonl --project {project}\n",
+    ));
+    if let Some(agent) = &ready.agent {
+        text.push_str(&connecting(&stead, agent, &ready.url, style));
+    }
     text
+}
+
+/// What to paste so that an agent's client is connected.
+fn connecting(stead: &[String], agent: &str, url: &str, style: Style) -> String {
+    let mut args: Vec<String> = stead.iter().skip(1).cloned().collect();
+    args.push("mcp".into());
+    if agent != local::FIRST_AGENT {
+        args.extend(["--agent".to_owned(), shell_word(agent)]);
+    }
+    let program = stead.first().map_or("stead", String::as_str);
+    let server = json!({ "mcpServers": { "stead": { "command": program, "args": args } } });
+    let (command, args) = (stead.join(" "), args.join(" "));
+    format!(
+        "\n{} (as the local agent {}):\n\
+         Claude Code:      claude mcp add stead -- {program} {args}\n\
+         Codex:            codex mcp add stead -- {program} {args}\n\
+         Cursor, others:   {server}\n\
+         Over HTTP:        {url}/mcp with the token that this prints: {command} agent add NAME\n\
+         Let Stead do it:  {command} setup claude  (or codex, cursor, vscode, gemini)\n",
+        style.bold("Connect an agent"),
+        clean::line(agent),
+    )
+}
+
+/// How to call this program for this home from anywhere: by its name where the PATH leads here.
+fn program(home: &Path) -> Vec<String> {
+    let here = std::env::current_exe().ok();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = here.as_ref().is_some_and(|here| {
+        std::env::split_paths(&path)
+            .map(|folder| folder.join(here.file_name().unwrap_or_default()))
+            .find(|candidate| candidate.is_file())
+            .and_then(|candidate| candidate.canonicalize().ok())
+            .is_some_and(|found| here.canonicalize().is_ok_and(|here| here == found))
+    });
+    let name = match here {
+        Some(here) if !on_path => shell_word(&here.display().to_string()),
+        _ => "stead".to_owned(),
+    };
+    let mut words = vec![name];
+    if local::default_home().is_none_or(|default| default != home) {
+        words.push("--home".into());
+        words.push(shell_word(
+            &crate::bridge::absolute_home(home).display().to_string(),
+        ));
+    }
+    words
+}
+
+/// In quotes where a shell would take it for more than one word.
+fn shell_word(text: &str) -> String {
+    let plain = |letter: char| letter.is_alphanumeric() || "/._-+:\\".contains(letter);
+    if text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
 }
 
 /// A systemd unit of the user's own that runs the node.

@@ -102,11 +102,7 @@ impl Node {
             .parse()
             .ok()
             .and_then(|id| shared.roster.credential(id));
-        let supervisor = caller
-            .member
-            .parse()
-            .ok()
-            .and_then(|id| shared.roster.member(id));
+        let supervisor = supervisor(&shared, caller);
         let members: Vec<_> = shared
             .roster
             .members()
@@ -303,9 +299,11 @@ impl Node {
             .parse()
             .ok()
             .and_then(|id| shared.roster.credential(id));
+        let supervisor = supervisor(&shared, caller);
         Ok(json!({
             "actor": shared.directory.actor_json(&caller.credential, caller.label.as_deref()),
             "supervisor": shared.directory.member_json(&caller.member),
+            "advice": supervisor.map(|member| member.responsibility.advice()),
             "scopes": caller.scopes,
             "projects": caller.grants,
             "capabilities": credential.map(capabilities).unwrap_or_default(),
@@ -323,6 +321,11 @@ pub(super) fn need_scope(caller: &Caller, scope: &str) -> Result<(), Refusal> {
         "Ask your supervisor.",
     )
     .with("needs", scope))
+}
+
+/// The member whose credential asks.
+fn supervisor<'a>(shared: &'a Shared, caller: &Caller) -> Option<&'a stead_sync::Member> {
+    shared.roster.member(caller.member.parse().ok()?)
 }
 
 fn find_member(shared: &Shared, text: &str) -> Result<MemberId, Refusal> {

@@ -85,7 +85,7 @@ fn several<T: Tables>(
     let mut tasks = Vec::new();
     let mut missing = Vec::new();
     let mut bytes = 0;
-    for given in ids {
+    for (place, given) in ids.iter().enumerate() {
         let found = resolve(view, cx, given)
             .and_then(|id| reached(view, cx, id))
             .and_then(|at| one(view, cx, args, shape, &at));
@@ -96,11 +96,11 @@ fn several<T: Tables>(
                     .or_else(|| answer.get("sprint"))
                     .cloned()
                     .unwrap_or(answer);
-                let size = task.to_string().len();
-                if !tasks.is_empty() && bytes + size > RESULT_BYTES {
-                    missing.push(
-                        json!({ "id": given, "why": "the answer is full; ask for it alone" }),
-                    );
+                let size = task.to_string().len() + 1;
+                let rest = (ids.len() - place) * MISSING_BYTES;
+                if !tasks.is_empty() && bytes + size + rest > RESULT_BYTES {
+                    bytes += MISSING_BYTES;
+                    missing.push(json!({ "id": given, "why": "no room; ask again for it" }));
                     continue;
                 }
                 bytes += size;
@@ -111,6 +111,9 @@ fn several<T: Tables>(
     }
     Ok(json!({ "tasks": tasks, "missing": missing }))
 }
+
+/// Bytes of an entry for what is not in an answer for several.
+const MISSING_BYTES: usize = 64;
 
 /// Objects that are named where the front of an id is not enough.
 const BEGINNINGS_SHOWN: usize = 6;
