@@ -229,3 +229,56 @@ fn a_bridge_whose_client_is_killed_ends_too() {
         assert!(Instant::now() < until, "the node still counts the bridge");
     }
 }
+
+#[test]
+fn a_bridge_whose_answers_nobody_reads_ends_with_its_client_all_the_same() {
+    use std::io::Write as _;
+    let home = home();
+    let _node = home.node();
+    let mut command = home.command(&["mcp"]);
+    command
+        .stdin(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    for id in 0..100 {
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list", "params": { "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        } } });
+        writeln!(stdin, "{request}").unwrap();
+    }
+    drop(stdin);
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it goes on");
+        std::thread::yield_now();
+    }
+    assert!(
+        begun.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_bridge_ends_in_time_while_its_node_says_nothing() {
+    let home = home();
+    let node = home.node();
+    node.pause();
+    let silent = Client::spawn(&home, Era::Sessions, &[], &[]);
+    let (status, took, said) = silent.end();
+    assert!(status.success() && said.is_empty(), "{status} {said:?}");
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    node.go_on();
+}
+
+#[test]
+fn a_node_of_another_version_names_the_toolsets_that_it_lacks_and_a_long_report_is_cut() {
+    let home = home();
+    let _node = home.node();
+    let long = "x".repeat(70_000);
+    let mut client = Client::start_with(&home, Era::Sessions, &[], &[("CLAUDE_CODE_X", &long)]);
+    assert_eq!(client.data("task_search", json!({}))["tasks"], json!([]));
+}

@@ -776,6 +776,18 @@ fn calls_leave_a_trail_without_anybodys_text() {
     );
     client.refused("task_get", json!({ "id": "0000000000001" }));
     let by = text(&task["task"]["createdBy"], "credential").to_owned();
+    // Nor what a client says in other places.
+    assert!(
+        client
+            .ask(
+                "prompts/get",
+                json!({ "name": "hand_over", "arguments": { "id": "Id-nobody-logs" } })
+            )
+            .is_err()
+    );
+    client.say(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 99, "reason": "Reason-nobody-logs" } }));
+    client.data("task_search", json!({}));
+    node.call("Method-nobody-logs", json!({}));
     drop(client.end());
     let token = home.token();
     drop(node);
@@ -849,4 +861,144 @@ fn beyond_this_machine_needs_a_certificate_or_the_word_for_going_without() {
     let answer = exchange(address.parse().unwrap(), request.as_bytes()).unwrap();
     // Let in by the gate, and told by the protocol that a GET there needs a session.
     assert!(![401, 403].contains(&answer.status), "{answer:?}");
+}
+
+/// A request of the older protocol over HTTP; the status and the session that it opened.
+fn session(
+    node: &RunningNode,
+    verb: &str,
+    token: &str,
+    id: Option<&str>,
+    body: &Value,
+) -> (u16, Option<String>) {
+    let body = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
+    let mut request = format!(
+        "{verb} /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: {}\r\n",
+        node.address(),
+        body.len()
+    );
+    if let Some(id) = id {
+        request.push_str(&format!("Mcp-Session-Id: {id}\r\n"));
+    }
+    let answer = exchange(node.address(), format!("{request}\r\n{body}").as_bytes()).unwrap();
+    (answer.status, answer.headers.get("mcp-session-id").cloned())
+}
+
+#[test]
+fn a_session_is_open_to_the_credential_that_made_it_and_to_no_other() {
+    let (home, node) = board();
+    let token = |name: &str| {
+        home.data(&["agent", "add", name])["token"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let (one, two) = (token("one"), token("two"));
+    let begin = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" },
+    } });
+    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    let (status, id) = session(&node, "POST", &one, None, &begin);
+    assert_eq!(status, 200);
+    let id = id.unwrap();
+    assert_eq!(session(&node, "POST", &one, Some(&id), &ready).0, 202);
+    for verb in ["POST", "GET", "DELETE"] {
+        let body = if verb == "POST" { &ready } else { &Value::Null };
+        assert_eq!(session(&node, verb, &two, Some(&id), body).0, 404, "{verb}");
+    }
+    // A script that opens one for each run loses its own oldest ones and shuts nobody out.
+    let (_, other) = session(&node, "POST", &two, None, &begin);
+    for _ in 0..64 {
+        assert_eq!(session(&node, "POST", &one, None, &begin).0, 200);
+    }
+    assert_eq!(session(&node, "POST", &one, Some(&id), &ready).0, 404);
+    assert_eq!(
+        session(&node, "POST", &two, other.as_deref(), &ready).0,
+        202
+    );
+}
+
+#[test]
+fn what_does_not_fit_is_named_and_can_be_read_on() {
+    let (home, _node) = board();
+    let mut client = Client::start(&home, Era::Requests, &[]);
+    // Of many updates every id is named.
+    let tasks: Vec<Value> = (0..100)
+        .map(|n| create(&mut client, &format!("{n}")))
+        .collect();
+    let entries: Vec<Value> = tasks
+        .iter()
+        .map(|task| json!({ "id": task["id"], "revision": task["revision"], "status": "review" }))
+        .collect();
+    let first = client.data(
+        "task_mutate",
+        json!({ "action": "move", "updates": entries }),
+    );
+    assert_eq!(first["moved"].as_array().unwrap().len(), 100);
+    let again = client.data(
+        "task_mutate",
+        json!({ "action": "move", "updates": entries }),
+    );
+    let refused = again["refused"].as_array().unwrap();
+    assert_eq!(refused.len(), 100);
+    assert!(bytes(&again) <= 10_000, "{}", bytes(&again));
+    assert!(
+        refused
+            .iter()
+            .all(|entry| entry["error"]["code"] == "STALE_WRITE" && entry["id"].is_string())
+    );
+
+    // A long comment is read on like a body.
+    let long: String = (0..20_000)
+        .map(|n| char::from(b'a' + (n % 26) as u8))
+        .collect();
+    let made = client.data(
+        "task_mutate",
+        json!({ "action": "comment", "id": tasks[0]["id"], "body": long }),
+    );
+    let id = &made["comment"]["id"];
+    let mut read = String::new();
+    while read.len() < long.len() {
+        let got = client.data("task_get", json!({ "id": id, "bodyOffset": read.len() }));
+        read.push_str(text(&got["task"], "body"));
+    }
+    assert_eq!(read, long);
+
+    // And so is each value that a field had.
+    let mut task = tasks[1].clone();
+    for n in 0..3 {
+        let current = client.data("task_get", json!({ "id": task["id"], "view": "summary" }));
+        task = client.data(
+            "task_mutate",
+            json!({ "action": "update", "id": task["id"], "revision": current["task"]["revision"], "notes": format!("{n}{long}") }),
+        )["task"]
+            .take();
+    }
+    let mut seen = Vec::new();
+    let mut cursor = Value::Null;
+    loop {
+        let page = client.data(
+            "task_get",
+            json!({ "id": task["id"], "view": "history", "field": "notes", "cursor": cursor }),
+        );
+        assert!(bytes(&page) <= 10_000);
+        for row in page["history"].as_array().unwrap() {
+            let field = &row["fields"][0];
+            assert_eq!(
+                field["valueNext"].as_u64().unwrap(),
+                text(field, "value").len() as u64
+            );
+            seen.push(text(field, "value").chars().next().unwrap());
+        }
+        cursor = page["nextCursor"].clone();
+        if cursor.is_null() {
+            break;
+        }
+    }
+    assert_eq!(seen, ['2', '1', '0']);
 }

@@ -344,6 +344,10 @@ impl Running {
 pub(crate) enum Signal {
     Term,
     Kill,
+    #[cfg(unix)]
+    Stop,
+    #[cfg(unix)]
+    Continue,
 }
 
 /// Signals one process, by its id alone. Only ids of children that were not waited for come here.
@@ -354,6 +358,8 @@ fn signal(pid: u32, signal: Signal) {
         let signal = match signal {
             Signal::Term => rustix::process::Signal::TERM,
             Signal::Kill => rustix::process::Signal::KILL,
+            Signal::Stop => rustix::process::Signal::STOP,
+            Signal::Continue => rustix::process::Signal::CONT,
         };
         // One that has ended by itself cannot be signalled, and need not be.
         let _ = rustix::process::kill_process(pid, signal);
@@ -462,6 +468,18 @@ impl RunningNode {
     /// `kill -9`.
     pub(crate) fn kill(mut self) {
         self.end(Signal::Kill);
+    }
+
+    /// Makes it stand still.
+    #[cfg(unix)]
+    pub(crate) fn pause(&self) {
+        signal(self.pid, Signal::Stop);
+    }
+
+    /// Lets it go on.
+    #[cfg(unix)]
+    pub(crate) fn go_on(&self) {
+        signal(self.pid, Signal::Continue);
     }
 
     /// Ends it as a service manager does; how it ended.

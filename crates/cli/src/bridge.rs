@@ -29,20 +29,27 @@ use crate::{client::Identity, failure::Failure, local};
 const LINE_BYTES: usize = stead_mcp::REQUEST_BYTES;
 
 /// Lines that are read ahead of the main thread; each side then waits for the other.
-const LINES_AHEAD: usize = 1_024;
+const LINES_AHEAD: usize = 64;
 
 /// How often time is looked at.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How long after a failure to reach a node the next try waits.
-const RETRY_WAIT: Duration = Duration::from_millis(500);
+/// How long after a failure to reach a node the next try waits, twice as long each time.
+const RETRY_WAIT: Duration = Duration::from_millis(250);
+const RETRY_WAIT_MOST: Duration = Duration::from_secs(5);
 
-/// How long answers may still come once the client has ended its side.
-const END_WAIT: Duration = Duration::from_millis(800);
+/// A link that lived so long was a good one.
+const LINK_LIVES: Duration = Duration::from_secs(2);
+
+/// How long answers may still come once the client has ended its side, and when it is left even if
+/// nobody reads what is being written.
+const END_WAIT: Duration = Duration::from_millis(750);
+const END_AT_LAST: Duration = Duration::from_millis(900);
 
 /// What the main thread hears.
 enum Heard {
     Client(String),
+    ClientTooLong,
     ClientEnd,
     Node(u64, String),
     NodeEnd(u64),
@@ -76,17 +83,10 @@ pub(crate) fn run(options: Options) -> Result<u8, Failure> {
         )));
     }
     let hello = Hello {
-        process: process::report(),
+        process: process::report().bounded(),
         toolsets: options.toolsets.clone(),
         read_only: options.read_only,
     };
-    // Before the client is read: who may not come in is told where its person looks.
-    let first = link::open(&options.home, &options.identity, &hello);
-    if let Err(refusal) = &first
-        && is_final(refusal)
-    {
-        return Err(Failure::Refused(refusal.clone()));
-    }
     let (sender, heard) = sync_channel(LINES_AHEAD);
     let lines = sender.clone();
     spawn("stead-stdin", move || read_client(&lines))?;
@@ -97,15 +97,19 @@ pub(crate) fn run(options: Options) -> Result<u8, Failure> {
         sender,
         began: Instant::now(),
         link: None,
+        linked_at: None,
         generation: 0,
         connecting: false,
-        retry_at: None,
+        retry_at: Some(Instant::now()),
+        retry_wait: RETRY_WAIT,
         why: None,
         ended_at: None,
     };
-    bridge.met(first);
-    bridge.run(&heard);
-    Ok(0)
+    bridge.reconnect();
+    match bridge.run(&heard) {
+        Some(refusal) => Err(Failure::Refused(refusal)),
+        None => Ok(0),
+    }
 }
 
 struct Bridge {
@@ -115,10 +119,14 @@ struct Bridge {
     sender: SyncSender<Heard>,
     began: Instant,
     link: Option<TcpStream>,
+    /// Since when there is one, or was when there was one last.
+    linked_at: Option<Instant>,
     /// Tells lines of one link from those of the one before.
     generation: u64,
     connecting: bool,
     retry_at: Option<Instant>,
+    /// How long the next try waits after a failure.
+    retry_wait: Duration,
     /// Why the last try failed.
     why: Option<Refusal>,
     /// When the client ended its side.
@@ -126,7 +134,8 @@ struct Bridge {
 }
 
 impl Bridge {
-    fn run(&mut self, heard: &Receiver<Heard>) {
+    /// Until the client ends; why it was never let in, where that is so.
+    fn run(&mut self, heard: &Receiver<Heard>) -> Option<Refusal> {
         loop {
             self.write();
             if self.is_over() {
@@ -137,13 +146,23 @@ impl Bridge {
                     let now = self.now();
                     self.session.from_client(&line, now);
                 }
+                Ok(Heard::ClientTooLong) => self.session.too_long(LINE_BYTES),
                 Ok(Heard::ClientEnd) => self.ended_at = Some(Instant::now()),
                 Ok(Heard::Node(generation, line)) if generation == self.generation => {
                     let now = self.now();
                     self.session.from_node(&line, now);
                 }
                 Ok(Heard::NodeEnd(generation)) if generation == self.generation => self.lost(),
-                Ok(Heard::Linked(linked)) => self.met(linked),
+                Ok(Heard::Linked(linked)) => {
+                    // Who may never come in is told where its person looks.
+                    if let Err(refusal) = &linked
+                        && self.linked_at.is_none()
+                        && is_final(refusal)
+                    {
+                        return Some(refusal.clone());
+                    }
+                    self.met(linked);
+                }
                 Ok(Heard::Node(..) | Heard::NodeEnd(_)) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -156,6 +175,7 @@ impl Bridge {
             let closed = link.shutdown(Shutdown::Both);
             drop(closed);
         }
+        None
     }
 
     fn now(&self) -> u64 {
@@ -164,7 +184,12 @@ impl Bridge {
 
     fn is_over(&self) -> bool {
         self.ended_at
-            .is_some_and(|at| !self.session.owes() || at.elapsed() >= END_WAIT)
+            .is_some_and(|at| !self.is_busy() || at.elapsed() >= END_WAIT)
+    }
+
+    /// Whether an answer is owed, or whether it may come in at all is not known yet.
+    fn is_busy(&self) -> bool {
+        self.session.owes() || (self.connecting && self.linked_at.is_none())
     }
 
     /// Writes what the session has to say. A client that is gone ends the bridge; a node that is
@@ -208,7 +233,12 @@ impl Bridge {
             self.session.refused(refusal.clone());
         }
         self.why = Some(refusal);
-        self.retry_at = Some(Instant::now() + RETRY_WAIT);
+        self.retry_later();
+    }
+
+    fn retry_later(&mut self) {
+        self.retry_at = Some(Instant::now() + self.retry_wait);
+        self.retry_wait = (self.retry_wait * 2).min(RETRY_WAIT_MOST);
     }
 
     fn take(&mut self, link: Link) -> Result<(), Refusal> {
@@ -216,6 +246,7 @@ impl Bridge {
         let (lines, generation) = (self.sender.clone(), self.generation);
         spawn("stead-node", move || read_node(reader, generation, &lines))?;
         self.link = Some(stream);
+        self.linked_at = Some(Instant::now());
         self.why = None;
         self.session.linked();
         Ok(())
@@ -223,8 +254,15 @@ impl Bridge {
 
     fn lost(&mut self) {
         self.link = None;
-        self.session.lost();
-        self.retry_at = Some(Instant::now());
+        let now = self.now();
+        self.session.lost(now);
+        // One that goes as soon as it came is not asked again and again.
+        if self.linked_at.is_some_and(|at| at.elapsed() >= LINK_LIVES) {
+            self.retry_wait = RETRY_WAIT;
+            self.retry_at = Some(Instant::now());
+        } else {
+            self.retry_later();
+        }
     }
 
     /// Looks for a node from a thread of its own, so that the client is heard meanwhile.
@@ -278,9 +316,22 @@ const STACK_BYTES: usize = 256 << 10;
 fn read_client(lines: &SyncSender<Heard>) {
     let mut stdin = io::stdin().lock();
     while let Some(line) = line_of(&mut stdin) {
-        if !line.trim().is_empty() && lines.send(Heard::Client(line)).is_err() {
+        let heard = match line {
+            Read::Line(line) if line.trim().is_empty() => continue,
+            Read::Line(line) => Heard::Client(line),
+            Read::TooLong => Heard::ClientTooLong,
+        };
+        if lines.send(heard).is_err() {
             return;
         }
+    }
+    // The main thread may be writing to a pipe that nobody reads.
+    let watching = spawn("stead-end", || {
+        std::thread::sleep(END_AT_LAST);
+        std::process::exit(0);
+    });
+    if let Err(refusal) = watching {
+        tracing::warn!(%refusal, "the end is not watched");
     }
     let told = lines.send(Heard::ClientEnd);
     drop(told);
@@ -288,6 +339,8 @@ fn read_client(lines: &SyncSender<Heard>) {
 
 fn read_node(mut reader: impl BufRead, generation: u64, lines: &SyncSender<Heard>) {
     while let Some(line) = line_of(&mut reader) {
+        // Nothing that a node says is nearly as long.
+        let Read::Line(line) = line else { break };
         if lines.send(Heard::Node(generation, line)).is_err() {
             return;
         }
@@ -296,41 +349,43 @@ fn read_node(mut reader: impl BufRead, generation: u64, lines: &SyncSender<Heard
     drop(told);
 }
 
-/// The next line; nothing at the end. One that is too long is left out, and said so in the log.
-fn line_of(reader: &mut impl BufRead) -> Option<String> {
-    loop {
-        let mut line = Vec::new();
-        let limit = LINE_BYTES as u64 + 1;
-        let count = reader
-            .by_ref()
-            .take(limit)
-            .read_until(b'\n', &mut line)
-            .ok()?;
-        if count == 0 {
-            return None;
-        }
-        if count <= LINE_BYTES || line.last() == Some(&b'\n') {
-            return Some(String::from_utf8_lossy(&line).into_owned());
-        }
-        tracing::warn!(
-            bytes = LINE_BYTES,
-            "a message is longer than this and was left out"
-        );
-        skip_line(reader)?;
-    }
+/// What a reader gave.
+#[derive(Debug, PartialEq, Eq)]
+enum Read {
+    Line(String),
+    /// One that is longer than [`LINE_BYTES`] was skipped.
+    TooLong,
 }
 
-fn skip_line(reader: &mut impl BufRead) -> Option<()> {
-    loop {
-        let buffered = reader.fill_buf().ok()?;
+/// The next line; nothing at the end.
+fn line_of(reader: &mut impl BufRead) -> Option<Read> {
+    let mut line = Vec::new();
+    let limit = LINE_BYTES as u64 + 1;
+    let count = reader
+        .by_ref()
+        .take(limit)
+        .read_until(b'\n', &mut line)
+        .ok()?;
+    if count == 0 {
+        return None;
+    }
+    if count <= LINE_BYTES || line.last() == Some(&b'\n') {
+        return Some(Read::Line(String::from_utf8_lossy(&line).into_owned()));
+    }
+    skip_line(reader);
+    Some(Read::TooLong)
+}
+
+fn skip_line(reader: &mut impl BufRead) {
+    while let Ok(buffered) = reader.fill_buf() {
         if buffered.is_empty() {
-            return None;
+            return;
         }
         let end = buffered.iter().position(|byte| *byte == b'\n');
         let used = end.map_or(buffered.len(), |end| end + 1);
         reader.consume(used);
         if end.is_some() {
-            return Some(());
+            return;
         }
     }
 }
@@ -346,11 +401,19 @@ mod tests {
 
     #[test]
     fn a_line_that_is_too_long_is_left_out_and_the_next_one_is_read() {
-        let long = "x".repeat(LINE_BYTES + 7);
-        let text = format!("first\n{long}\nlast");
+        let line = |bytes: usize| "x".repeat(bytes);
+        let text = format!(
+            "{}\n{}\n{}\nlast",
+            line(LINE_BYTES - 1),
+            line(LINE_BYTES),
+            line(LINE_BYTES + 1)
+        );
         let mut reader = text.as_bytes();
-        assert_eq!(line_of(&mut reader).as_deref(), Some("first\n"));
-        assert_eq!(line_of(&mut reader).as_deref(), Some("last"));
+        let read = |reader: &mut &[u8]| line_of(reader).unwrap();
+        assert!(matches!(read(&mut reader), Read::Line(read) if read.len() == LINE_BYTES));
+        assert!(matches!(read(&mut reader), Read::Line(read) if read.len() == LINE_BYTES + 1));
+        assert_eq!(read(&mut reader), Read::TooLong);
+        assert_eq!(read(&mut reader), Read::Line("last".into()));
         assert_eq!(line_of(&mut reader), None);
     }
 }

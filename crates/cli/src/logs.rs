@@ -11,6 +11,9 @@ use tracing_subscriber::{
 
 use crate::{args::Cli, commands, local};
 
+/// The library of the agents' protocol, which logs what clients write.
+const PROTOCOL: &str = "rmcp";
+
 /// Days of a node's log that are kept, one file each.
 const DAYS: usize = 14;
 
@@ -22,7 +25,7 @@ pub(crate) fn start(cli: &Cli) {
     let serves = cli.command.serves();
     let filter = EnvFilter::try_from_env("STEAD_LOG").unwrap_or_else(|_| {
         EnvFilter::new(if serves {
-            format!("info,{AUDIT}=warn")
+            format!("info,{AUDIT}=warn,{PROTOCOL}=off")
         } else {
             "warn".to_owned()
         })
@@ -37,7 +40,7 @@ pub(crate) fn start(cli: &Cli) {
         fmt::layer()
             .with_writer(file)
             .with_ansi(false)
-            .with_filter(EnvFilter::new("info"))
+            .with_filter(EnvFilter::new(format!("info,{PROTOCOL}=off")))
     });
     tracing_subscriber::registry()
         .with(stderr)

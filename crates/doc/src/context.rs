@@ -53,25 +53,7 @@ impl Context<'_> {
     ///
     /// `FORBIDDEN`, naming the scope and the supervisor.
     pub fn need(&self, scope: &str) -> Result<(), Refusal> {
-        if self.caller.scopes.contains(scope) {
-            return Ok(());
-        }
-        let have: Vec<_> = self.caller.scopes.iter().map(String::as_str).collect();
-        let have = if have.is_empty() {
-            "none".to_owned()
-        } else {
-            have.join(", ")
-        };
-        Err(Refusal::new(
-            Code::Forbidden,
-            format!("needs {scope}; this credential has {have}."),
-            "Ask your supervisor (named below).",
-        )
-        .with("needs", scope)
-        .with(
-            "supervisor",
-            self.directory.member_json(&self.caller.member),
-        ))
+        self.caller.need(scope, self.directory)
     }
 
     /// The projects that the caller reaches.
@@ -140,6 +122,30 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// Refuses a caller without `scope`.
+    ///
+    /// # Errors
+    ///
+    /// `FORBIDDEN`, naming the scope and the supervisor.
+    pub fn need(&self, scope: &str, directory: &Directory) -> Result<(), Refusal> {
+        if self.scopes.contains(scope) {
+            return Ok(());
+        }
+        let have: Vec<_> = self.scopes.iter().map(String::as_str).collect();
+        let have = if have.is_empty() {
+            "none".to_owned()
+        } else {
+            have.join(", ")
+        };
+        Err(Refusal::new(
+            Code::Forbidden,
+            format!("needs {scope}; this credential has {have}."),
+            "Ask your supervisor (named below).",
+        )
+        .with("needs", scope)
+        .with("supervisor", directory.member_json(&self.member)))
+    }
+
     /// Whether the caller's grants cover a project.
     pub fn reaches(&self, project: &ProjectEntry) -> bool {
         self.grants.as_ref().is_none_or(|grants| {

@@ -42,7 +42,11 @@ pub fn cut_paged(answer: &mut Json, cap: usize) {
             for name in PAGED {
                 cut_paged_field(map, name, cap);
             }
-            map.values_mut().for_each(|value| cut_paged(value, cap));
+            for (name, value) in map.iter_mut() {
+                if !MAPS.contains(&name.as_str()) {
+                    cut_paged(value, cap);
+                }
+            }
         }
         Json::Array(items) => items.iter_mut().for_each(|item| cut_paged(item, cap)),
         _ => {}
@@ -79,13 +83,27 @@ fn cut_texts(answer: &mut Json, cap: usize) {
                 cut_paged_field(map, name, cap);
             }
             for (name, value) in map.iter_mut() {
-                if !PAGED.contains(&name.as_str()) || !value.is_string() {
-                    cut_texts(value, cap);
+                match value {
+                    Json::Object(entries) if MAPS.contains(&name.as_str()) => {
+                        entries.values_mut().for_each(|value| cut_value(value, cap));
+                    }
+                    Json::String(_) if PAGED.contains(&name.as_str()) => {}
+                    _ => cut_texts(value, cap),
                 }
             }
         }
         Json::Array(items) => items.iter_mut().for_each(|item| cut_texts(item, cap)),
         Json::String(text) if text.len() > cap => *text = cut(text, cap),
+        _ => {}
+    }
+}
+
+/// Cuts a value of somebody's own map, whose names mean nothing here.
+fn cut_value(value: &mut Json, cap: usize) {
+    match value {
+        Json::String(text) if text.len() > cap => *text = cut(text, cap),
+        Json::Object(map) => map.values_mut().for_each(|value| cut_value(value, cap)),
+        Json::Array(items) => items.iter_mut().for_each(|item| cut_value(item, cap)),
         _ => {}
     }
 }
@@ -97,11 +115,6 @@ fn cut_entries(answer: &mut Json, cap: usize) {
         }
         return;
     };
-    let cut_before: Vec<String> = map
-        .keys()
-        .filter(|name| map.contains_key(&format!("{name}Left")))
-        .cloned()
-        .collect();
     let mut left = Vec::new();
     for (name, value) in map.iter_mut() {
         cut_entries(value, cap);
@@ -111,11 +124,7 @@ fn cut_entries(answer: &mut Json, cap: usize) {
                 items.truncate(cap);
                 gone
             }
-            // An object of the answer's own has fewer names than the least that is cut here.
-            Json::Object(entries)
-                if entries.len() > OWN_NAMES
-                    || (entries.len() > cap && cut_before.contains(name)) =>
-            {
+            Json::Object(entries) if entries.len() > cap && MAPS.contains(&name.as_str()) => {
                 let gone = entries.len().saturating_sub(cap);
                 let names: Vec<String> = entries.keys().skip(cap).cloned().collect();
                 for name in names {
@@ -135,8 +144,8 @@ fn cut_entries(answer: &mut Json, cap: usize) {
     }
 }
 
-/// Names that an object of an answer itself may have: a task has about fifty.
-const OWN_NAMES: usize = 64;
+/// Maps whose names are their author's: any number of them, any of them as long as it may be.
+const MAPS: [&str; 2] = ["custom", "state"];
 
 /// The text, or its front and a mark where it is longer than `bytes`.
 pub fn cut(text: &str, bytes: usize) -> String {
@@ -185,6 +194,18 @@ mod tests {
         let state: Map<String, Json> = (0..200)
             .map(|n| (format!("key{n:03}"), json!("v".repeat(100))))
             .collect();
+        let few: Map<String, Json> = (0..60)
+            .map(|n| {
+                (
+                    format!("{n}{}", "k".repeat(390)),
+                    json!({ "body": "b".repeat(90) }),
+                )
+            })
+            .collect();
+        let mut longs = json!({ "state": few, "id": "ID" });
+        fit(&mut longs, 2_000);
+        assert!(longs.to_string().len() <= 2_000, "{longs}");
+        assert!(!longs.to_string().contains("bodyNext"), "{longs}");
         let mut answer = json!({ "tags": vec!["t".repeat(20); 900], "state": state, "id": "ID" });
         fit(&mut answer, 2_000);
         assert!(answer.to_string().len() <= 2_000, "{answer}");

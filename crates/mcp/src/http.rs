@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -16,7 +16,10 @@ use axum::{
 };
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService,
-    session::local::{LocalSessionManager, SessionConfig},
+    session::{
+        SessionManager as _,
+        local::{LocalSessionManager, SessionConfig},
+    },
 };
 use serde_json::json;
 use stead_doc::context::Caller;
@@ -35,8 +38,12 @@ use crate::{
 /// that a client which waits for its person finds it again.
 pub const SESSION_IDLE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Sessions of the older protocol at once.
-pub const SESSIONS: usize = 1_024;
+/// Sessions of the older protocol that one credential has at once: beyond, its oldest is ended, so
+/// that a script which opens one for each run shuts nobody out.
+pub const SESSIONS: usize = 64;
+
+/// How long what is under way when the node is stopped may take before it is cut.
+const DRAIN: Duration = Duration::from_secs(1);
 
 /// Bytes of one request: the longest body of a task, escaped, with its other fields.
 pub const REQUEST_BYTES: usize = 4 << 20;
@@ -54,8 +61,7 @@ struct Face {
     node: Node,
     service: Arc<StreamableHttpService<AgentServer, LocalSessionManager>>,
     sessions: Arc<LocalSessionManager>,
-    /// Whose each session is: its id alone opens it to nobody else.
-    owners: Arc<Mutex<BTreeMap<String, CredentialId>>>,
+    owners: Arc<Mutex<Owners>>,
     over: CancellationToken,
 }
 
@@ -79,25 +85,23 @@ pub fn transport(
 /// The routes of the agents' face; `stop` ends what is open.
 pub fn router(node: Node, mut stop: watch::Receiver<bool>) -> Router {
     let over = CancellationToken::new();
-    let ended = over.clone();
+    let cut = CancellationToken::new();
+    let (ended, cut_later) = (over.clone(), cut.clone());
     tokio::spawn(async move {
         let waited = stop.wait_for(|stop| *stop).await;
         drop(waited);
         ended.cancel();
+        tokio::time::sleep(DRAIN).await;
+        cut_later.cancel();
     });
-    let (config, sessions) = transport(&over);
+    let (config, sessions) = transport(&cut);
     let factory = {
         let (node, over) = (node.clone(), over.clone());
         move || {
             let (credential, selection) = ASKING
                 .try_with(Clone::clone)
                 .map_err(|_| std::io::Error::other("a server is made for a request alone"))?;
-            Ok(AgentServer::new(
-                node.clone(),
-                credential,
-                selection,
-                over.child_token(),
-            ))
+            Ok(AgentServer::new(node.clone(), credential, selection, &over))
         }
     };
     let service = StreamableHttpService::new(
@@ -142,24 +146,16 @@ async fn streamable(
         return refuse(StatusCode::NOT_FOUND, "there is no such session");
     }
     let opens = named.is_none() && request.method() == Method::POST;
-    if opens && !face.has_room().await {
-        return refuse(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "too many sessions are open; end some with DELETE",
-        );
-    }
     let ends = request.method() == Method::DELETE;
     let response = ASKING
         .scope((credential, selection), face.service.handle(request))
         .await;
-    let mut owners = face.owners.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(session) = session_of(response.headers()).filter(|_| opens) {
-        owners.insert(session, credential);
+        face.opened(credential, session).await;
     }
     if let Some(session) = named.filter(|_| ends) {
-        owners.remove(&session);
+        face.owners().remove(&session);
     }
-    drop(owners);
     response.into_response()
 }
 
@@ -171,23 +167,70 @@ fn session_of(headers: &HeaderMap) -> Option<String> {
 }
 
 impl Face {
-    fn owns(&self, credential: CredentialId, session: &str) -> bool {
-        let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        owners.get(session) == Some(&credential)
+    fn owners(&self) -> MutexGuard<'_, Owners> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether another session may be opened; those that have ended by themselves are forgotten.
-    async fn has_room(&self) -> bool {
-        let many = |face: &Self| {
-            let owners = face.owners.lock().unwrap_or_else(PoisonError::into_inner);
-            owners.len() >= SESSIONS
-        };
-        if many(self) {
+    fn owns(&self, credential: CredentialId, session: &str) -> bool {
+        self.owners().owns(credential, session)
+    }
+
+    /// Notes whose a session is; ends the oldest ones of whoever has too many.
+    async fn opened(&self, credential: CredentialId, session: String) {
+        let surplus = {
             let open = self.sessions.sessions.read().await;
-            let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-            owners.retain(|id, _| open.contains_key(id.as_str()));
+            let mut owners = self.owners();
+            owners.retain(|id| open.contains_key(id));
+            owners.insert(credential, session)
+        };
+        for session in surplus {
+            if let Err(error) = self.sessions.close_session(&session.into()).await {
+                tracing::debug!(%error, "a session was over already");
+            }
         }
-        !many(self)
+    }
+}
+
+/// Whose each session is: its id alone opens it to nobody else.
+#[derive(Debug, Default)]
+struct Owners {
+    next: u64,
+    sessions: BTreeMap<String, (CredentialId, u64)>,
+}
+
+impl Owners {
+    fn owns(&self, credential: CredentialId, session: &str) -> bool {
+        self.sessions
+            .get(session)
+            .is_some_and(|(owner, _)| *owner == credential)
+    }
+
+    fn remove(&mut self, session: &str) {
+        self.sessions.remove(session);
+    }
+
+    /// Forgets those that have ended by themselves.
+    fn retain(&mut self, is_open: impl Fn(&str) -> bool) {
+        self.sessions.retain(|id, _| is_open(id));
+    }
+
+    /// Adds one; those of the same credential that are too many then, the oldest first.
+    fn insert(&mut self, credential: CredentialId, session: String) -> Vec<String> {
+        self.sessions.insert(session, (credential, self.next));
+        self.next += 1;
+        let mut own: Vec<(u64, String)> = self
+            .sessions
+            .iter()
+            .filter(|(_, (owner, _))| *owner == credential)
+            .map(|(id, (_, order))| (*order, id.clone()))
+            .collect();
+        own.sort_unstable();
+        own.truncate(own.len().saturating_sub(SESSIONS));
+        let surplus: Vec<String> = own.into_iter().map(|(_, id)| id).collect();
+        for id in &surplus {
+            self.sessions.remove(id);
+        }
+        surplus
     }
 }
 
@@ -265,6 +308,24 @@ mod tests {
     fn query(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         pairs.iter().map(owned).collect()
+    }
+
+    #[test]
+    fn a_session_is_its_credentials_alone_and_the_oldest_goes_first() {
+        let (ada, bob) = (
+            CredentialId::from_bytes([1; 8]),
+            CredentialId::from_bytes([2; 8]),
+        );
+        let mut owners = Owners::default();
+        assert!(owners.insert(bob, "b".into()).is_empty());
+        for n in 0..SESSIONS {
+            assert!(owners.insert(ada, format!("a{n}")).is_empty());
+        }
+        assert_eq!(owners.insert(ada, "new".into()), ["a0"]);
+        assert!(owners.owns(ada, "new") && !owners.owns(ada, "a0"));
+        assert!(owners.owns(bob, "b") && !owners.owns(ada, "b"));
+        owners.retain(|id| id != "a1");
+        assert!(owners.insert(ada, "newer".into()).is_empty());
     }
 
     #[test]

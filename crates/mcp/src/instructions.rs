@@ -7,11 +7,10 @@ use stead_doc::context::Caller;
 /// Characters of a supervisor's name: text that somebody wrote, in front of every model.
 const NAME_CHARS: usize = 60;
 
-/// The instructions for a caller, from the answer of the node's `workspace`.
-pub(crate) fn instructions(caller: &Caller, read_only: bool, workspace: &Json) -> String {
+/// The instructions for a caller, from the answer of the node's `whoami`.
+pub(crate) fn instructions(caller: &Caller, read_only: bool, who: &Json) -> String {
     let about = |pointer: &str| {
-        workspace
-            .pointer(&format!("/workspaces/0/delegation{pointer}"))
+        who.pointer(pointer)
             .and_then(Json::as_str)
             .unwrap_or_default()
     };
@@ -19,7 +18,7 @@ pub(crate) fn instructions(caller: &Caller, read_only: bool, workspace: &Json) -
     let mut text = format!(
         "Stead is the task board that you share with people and other agents. You are a delegate of {name}: you act in \
          their stead and never as them. Their role is {}: {} It is advice and refuses nothing.\n",
-        about("/responsibilityRole"),
+        about("/supervisor/responsibilityRole"),
         about("/advice"),
     );
     let mut rule = |line: &str| {
@@ -76,28 +75,27 @@ mod tests {
         }
     }
 
-    fn workspace(name: &str) -> Json {
-        json!({ "workspaces": [{ "delegation": {
-            "supervisor": { "displayName": name },
-            "responsibilityRole": "lead",
+    fn who(name: &str) -> Json {
+        json!({
+            "supervisor": { "displayName": name, "responsibilityRole": "lead" },
             "advice": "Coordinate.",
-        } }] })
+        })
     }
 
     #[test]
     fn they_name_the_supervisor_and_the_role() {
-        let text = instructions(&caller(&["tasks:read"]), false, &workspace("Ada\nobey"));
+        let text = instructions(&caller(&["tasks:read"]), false, &who("Ada\nobey"));
         assert!(text.contains("delegate of Ada obey:"), "{text}");
         assert!(text.contains("role is lead: Coordinate."), "{text}");
     }
 
     #[test]
     fn only_rules_that_apply_are_told() {
-        let reads = instructions(&caller(&["tasks:read"]), false, &workspace("Ada"));
+        let reads = instructions(&caller(&["tasks:read"]), false, &who("Ada"));
         assert!(reads.contains("Search before") && !reads.contains("STALE_WRITE"));
         let all = caller(&["tasks:read", "tasks:write"]);
-        assert!(instructions(&all, false, &workspace("Ada")).contains("STALE_WRITE"));
-        assert!(!instructions(&all, true, &workspace("Ada")).contains("STALE_WRITE"));
-        assert!(instructions(&all, false, &workspace("Ada")).len() < 2_000);
+        assert!(instructions(&all, false, &who("Ada")).contains("STALE_WRITE"));
+        assert!(!instructions(&all, true, &who("Ada")).contains("STALE_WRITE"));
+        assert!(instructions(&all, false, &who("Ada")).len() < 2_000);
     }
 }

@@ -136,6 +136,12 @@ pub(crate) const TOOLS: [ToolRow; 3] = [
     },
 ];
 
+/// The scope that a tool needs.
+pub(crate) fn scope_of(name: &str) -> Option<&'static str> {
+    let tool = TOOLS.iter().find(|tool| tool.name == name)?;
+    Some(tool.scope)
+}
+
 /// The tools that a caller is shown: within the selection and the caller's scopes.
 pub(crate) fn shown<'a>(
     selection: &'a Selection,

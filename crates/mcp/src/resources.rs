@@ -16,7 +16,7 @@ use stead_node::{core::Event, handle::Node};
 const RESOURCE_BYTES: usize = 10_000;
 
 /// Resources in one page of the list.
-pub(crate) const PAGE: usize = 50;
+pub(crate) const PAGE: usize = 25;
 
 /// Characters of an address: a slug and the words around it.
 const URI_CHARS: usize = 256;
@@ -99,6 +99,23 @@ impl Address {
         }
     }
 
+    /// Whether a caller may read it.
+    pub(crate) fn is_readable(&self, node: &Node, caller: &Caller) -> bool {
+        match self {
+            Self::Task(id) => {
+                let asked = json!({ "id": id.to_string(), "view": "summary" });
+                node.call(caller, "task_get", asked).is_ok()
+            }
+            Self::Sprint(slug) | Self::Board(slug) => {
+                let asked = json!({ "projectId": slug, "limit": 1 });
+                node.call(caller, "task_search", asked).is_ok()
+            }
+            Self::Workspace | Self::Conflicts => {
+                caller.need("tasks:read", &node.shared().directory).is_ok()
+            }
+        }
+    }
+
     /// What stands there, as JSON within the bounds of a result.
     pub(crate) fn read(&self, node: &Node, caller: &Caller) -> Result<Json, Refusal> {
         let mut found = match self {
@@ -108,8 +125,34 @@ impl Address {
             Self::Sprint(slug) => node.call(caller, "project_sprint", json!({ "projectId": slug })),
             Self::Task(id) => node.call(caller, "task_get", json!({ "id": id.to_string() })),
         }?;
+        if *self == Self::Workspace {
+            shorten_members(&mut found);
+        }
         fit::fit(&mut found, RESOURCE_BYTES);
         Ok(found)
+    }
+}
+
+/// Of a workspace too large for a result members go before projects: who is assigned can be named by
+/// address, a project cannot be guessed.
+fn shorten_members(workspace: &mut Json) {
+    while workspace.to_string().len() > RESOURCE_BYTES {
+        let Some(entry) = workspace
+            .pointer_mut("/workspaces/0")
+            .and_then(Json::as_object_mut)
+        else {
+            return;
+        };
+        let Some(Json::Array(members)) = entry.get_mut("members") else {
+            return;
+        };
+        if members.is_empty() {
+            return;
+        }
+        let gone = members.len() - members.len() / 2;
+        members.truncate(members.len() / 2);
+        let before = entry.get("membersLeft").and_then(Json::as_u64).unwrap_or(0);
+        entry.insert("membersLeft".into(), (before + gone as u64).into());
     }
 }
 
@@ -224,6 +267,7 @@ mod tests {
         Event {
             object,
             project: Some(ObjectId::random(9)),
+            slug: None,
             kind: kind.into(),
             revision: String::new(),
             cursor: 1,

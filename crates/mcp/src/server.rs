@@ -24,7 +24,7 @@ use stead_doc::{
 use stead_node::handle::Node;
 use stead_sync::CredentialId;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     completions, instructions, prompts,
@@ -42,6 +42,8 @@ pub(crate) struct AgentServer {
     selection: Selection,
     /// Fires when the connection or the node ends.
     over: CancellationToken,
+    /// Fires it when the last clone of this server is gone: that of a session that was ended.
+    _alive: Arc<DropGuard>,
     /// What a client of the older protocol subscribed to; its watcher starts with the first.
     subscribed: Arc<Mutex<Option<Watched>>>,
 }
@@ -51,12 +53,14 @@ impl AgentServer {
         node: Node,
         credential: CredentialId,
         selection: Selection,
-        over: CancellationToken,
+        over: &CancellationToken,
     ) -> Self {
+        let over = over.child_token();
         Self {
             node,
             credential,
             selection,
+            _alive: Arc::new(over.clone().drop_guard()),
             over,
             subscribed: Arc::default(),
         }
@@ -107,25 +111,23 @@ impl AgentServer {
         let shown: Vec<_> = registry::shown(&self.selection, caller)
             .map(|tool| tool.name)
             .collect();
-        let refusal = Refusal::new(
-            Code::Forbidden,
-            format!("{name} is not among the tools of this connection and credential."),
-            "Use one of accepted, or ask your supervisor.",
-        );
-        refusal
-            .with("accepted", shown)
-            .with("scopes", json!(caller.scopes))
-            .with(
-                "supervisor",
-                self.node.shared().directory.member_json(&caller.member),
-            )
+        let scope = registry::scope_of(name).unwrap_or_default();
+        let refusal = match caller.need(scope, &self.node.shared().directory) {
+            Err(refusal) => refusal,
+            Ok(()) => Refusal::new(
+                Code::Forbidden,
+                format!("{name} is not among the tools that this connection was opened for."),
+                "Use one of accepted, or ask your supervisor.",
+            ),
+        };
+        refusal.with("accepted", shown)
     }
 
     async fn instructions(&self) -> Option<String> {
         let read_only = self.selection.read_only;
         self.ask(move |node, caller| {
-            let workspace = node.call(caller, "workspace", json!({}))?;
-            Ok(instructions::instructions(caller, read_only, &workspace))
+            let who = node.call(caller, "whoami", json!({}))?;
+            Ok(instructions::instructions(caller, read_only, &who))
         })
         .await
         .ok()
@@ -148,6 +150,7 @@ impl AgentServer {
         *slot = Some(watched.clone());
         let (node, credential, over) = (self.node.clone(), self.credential, self.over.clone());
         let events = node.subscribe();
+        let subscribed = self.subscribed.clone();
         tokio::spawn(async move {
             let told = watch::run(node, credential, watched, events, |uri| {
                 let peer = peer.clone();
@@ -160,6 +163,8 @@ impl AgentServer {
                 () = told => {}
                 () = over.cancelled() => {}
             }
+            // The next subscription starts another.
+            *subscribed.lock().unwrap_or_else(PoisonError::into_inner) = None;
         });
         Ok(())
     }
@@ -300,6 +305,7 @@ impl ServerHandler for AgentServer {
         };
         let projects = self
             .ask(|node, caller| {
+                caller.need("tasks:read", &node.shared().directory)?;
                 let projects = node.with_store(|store| Ok(store.projects()))?;
                 Ok(projects
                     .into_iter()
@@ -404,14 +410,24 @@ impl ServerHandler for AgentServer {
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let accepted = context.accepted().resource_subscriptions.clone();
-        let watched = Watched::of(
-            accepted
-                .unwrap_or_default()
-                .iter()
-                .filter_map(|uri| watchable(uri).ok()),
-        );
+        let asked: Vec<Address> = accepted
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|uri| watchable(uri).ok())
+            .collect();
         let sink = context.sink().clone();
         let events = self.node.subscribe();
+        // Whoever may not read it may not hear of it either.
+        let readable = self
+            .ask(|node, caller| {
+                Ok(asked
+                    .into_iter()
+                    .filter(|address| address.is_readable(node, caller))
+                    .collect::<Vec<_>>())
+            })
+            .await
+            .unwrap_or_default();
+        let watched = Watched::of(readable);
         let told = watch::run(self.node.clone(), self.credential, watched, events, |uri| {
             let sink = sink.clone();
             async move { sink.notify_resource_updated(uri).await.is_ok() }
@@ -434,7 +450,8 @@ impl ServerHandler for AgentServer {
             .ask(move |node, caller| {
                 let address = watchable(&uri)?;
                 // Whoever may not read it may not hear of it either.
-                address.read(node, caller).map(|_| address)
+                address.read(node, caller)?;
+                Ok(address)
             })
             .await
             .map_err(|refusal| reply::protocol_error(&refusal))?;

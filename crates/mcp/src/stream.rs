@@ -5,32 +5,35 @@ use std::time::Duration;
 
 use rmcp::{ServiceExt as _, service::ServerInitializeError};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+use stead_doc::refusal::{Code, Refusal};
 use stead_node::{
     connections::{Connection, Process},
     handle::Node,
 };
 use stead_sync::CredentialId;
 use tokio::io::{
-    AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, BufReader,
+    AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite,
+    AsyncWriteExt as _, BufReader,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    registry::{Selection, Toolset},
+    registry::{Selection, Toolset, UnknownToolset},
     server::AgentServer,
 };
 
 /// The protocol to which a bridge's connection is upgraded.
 pub const PROTOCOL: &str = "stead-mcp/1";
 
-/// Bytes of the first line.
-pub const HELLO_BYTES: u64 = 64 << 10;
+/// Bytes of the first line: a process within its bounds, every letter of it escaped.
+pub const HELLO_BYTES: u64 = 1 << 20;
 
 /// How long a bridge may take to say who it is.
 const HELLO_WAIT: Duration = Duration::from_secs(10);
 
 /// How long a client that is told to end may take before it is left.
-const END_WAIT: Duration = Duration::from_millis(500);
+const END_WAIT: Duration = Duration::from_millis(300);
 
 /// What a bridge says first. Fields that this version does not know are skipped.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,20 +48,19 @@ pub struct Hello {
 }
 
 impl Hello {
-    fn selection(&self) -> Selection {
-        let known: Vec<Toolset> = self
-            .toolsets
-            .iter()
-            .filter_map(|name| name.parse().ok())
-            .collect();
-        Selection {
-            toolsets: if self.toolsets.is_empty() {
-                Selection::default().toolsets
-            } else {
-                known
-            },
+    fn selection(&self) -> Result<Selection, UnknownToolset> {
+        let mut selection = Selection {
             read_only: self.read_only,
+            ..Selection::default()
+        };
+        if !self.toolsets.is_empty() {
+            selection.toolsets = self
+                .toolsets
+                .iter()
+                .map(|name| name.parse::<Toolset>())
+                .collect::<Result<_, _>>()?;
         }
+        Ok(selection)
     }
 }
 
@@ -69,23 +71,48 @@ pub(crate) async fn serve(
     io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     over: CancellationToken,
 ) {
-    let (read, write) = tokio::io::split(io);
+    let (read, mut write) = tokio::io::split(io);
     let mut read = BufReader::new(read);
-    let Ok(Some(hello)) = tokio::time::timeout(HELLO_WAIT, hello(&mut read)).await else {
+    let Ok(said) = tokio::time::timeout(HELLO_WAIT, hello(&mut read)).await else {
         return;
     };
-    let selection = hello.selection();
+    let Some(hello) = said else {
+        let refusal = Refusal::argument(
+            "hello",
+            "the first line is not what a bridge of this version says.",
+            "Use `stead mcp` of the node's own version.",
+        );
+        return refuse(&mut write, &refusal).await;
+    };
+    let selection = match hello.selection() {
+        Ok(selection) => selection,
+        Err(unknown) => {
+            let refusal = Refusal::argument(
+                "toolsets",
+                format!("{unknown}."),
+                "Use those, or a node of the same version.",
+            );
+            return refuse(&mut write, &refusal).await;
+        }
+    };
     let connection = Connection {
         credential: credential.to_string(),
         process: hello.process.bounded(),
         since: node.world().wall_ms(),
     };
     let Some(connected) = node.connections().add(connection) else {
-        tracing::warn!("too many bridges are connected");
-        return;
+        let refusal = Refusal::new(
+            Code::Unavailable,
+            "too many clients are connected to this node already.",
+            "Close some of them.",
+        );
+        return refuse(&mut write, &refusal).await;
     };
+    if tell(&mut write, &json!({ "ok": true })).await.is_err() {
+        return;
+    }
     let over = over.child_token();
-    let server = AgentServer::new(node, credential, selection, over.clone());
+    let server = AgentServer::new(node, credential, selection, &over);
     let read = EndWatch {
         inner: read,
         over: over.clone(),
@@ -105,6 +132,7 @@ pub(crate) async fn serve(
                     // What is under way may be answered still; whoever listens has been told.
                     if tokio::time::timeout(END_WAIT, &mut ended).await.is_err() {
                         ending.cancel();
+                        drop(ended.await);
                     }
                 }
             }
@@ -114,6 +142,18 @@ pub(crate) async fn serve(
         Err(error) => tracing::info!(%error, "a client did not begin as the protocol wants"),
     }
     drop(connected);
+}
+
+/// Tells a bridge why it is not served.
+async fn refuse(write: &mut (impl AsyncWrite + Unpin), refusal: &Refusal) {
+    if let Err(error) = tell(write, &json!({ "ok": false, "error": refusal.to_json() })).await {
+        tracing::debug!(%error, "a bridge was gone before it was refused");
+    }
+}
+
+async fn tell(write: &mut (impl AsyncWrite + Unpin), said: &Json) -> std::io::Result<()> {
+    write.write_all(format!("{said}\n").as_bytes()).await?;
+    write.flush().await
 }
 
 /// The first line, or nothing where it is too long or no JSON.
@@ -156,6 +196,8 @@ impl<R: AsyncRead + Unpin> AsyncRead for EndWatch<R> {
 
 #[cfg(test)]
 mod tests {
+    use stead_node::connections::{PARENTS, Parent, REPORT_BYTES, VARIABLES};
+
     use super::*;
 
     #[test]
@@ -164,12 +206,44 @@ mod tests {
             serde_json::from_str(r#"{"process":{"pid":7,"new":1},"readOnly":true,"more":{}}"#)
                 .unwrap();
         assert_eq!(hello.process.pid, 7);
-        assert!(hello.selection().read_only);
-        assert_eq!(hello.selection().toolsets, Selection::default().toolsets);
+        let selection = hello.selection().unwrap();
+        assert!(selection.read_only);
+        assert_eq!(selection.toolsets, Selection::default().toolsets);
         let narrow = Hello {
             toolsets: vec!["later".into()],
             ..Hello::default()
         };
-        assert!(narrow.selection().toolsets.is_empty());
+        assert_eq!(narrow.selection(), Err(UnknownToolset("later".into())));
+    }
+
+    #[tokio::test]
+    async fn a_first_line_fits_whatever_a_process_reports() {
+        let long = "\u{1}".repeat(REPORT_BYTES);
+        let parent = Parent {
+            name: long.clone(),
+            ..Parent::default()
+        };
+        let process = Process {
+            parents: vec![parent; PARENTS],
+            cwd: long.clone(),
+            user: long.clone(),
+            harness: (0..VARIABLES)
+                .map(|n| (format!("{n}{long}"), long.clone()))
+                .collect(),
+            ..Process::default()
+        };
+        let said = Hello {
+            process: process.bounded(),
+            ..Hello::default()
+        };
+        let line = serde_json::to_string(&said).unwrap();
+        assert!((line.len() as u64) < HELLO_BYTES, "{}", line.len());
+        let heard = |line: String| async move { hello(&mut line.as_bytes()).await };
+        assert_eq!(heard(format!("{line}\n")).await, Some(said));
+        assert_eq!(heard(line).await, None);
+        let fill = |bytes: u64| format!("{{}}{}\n", " ".repeat(bytes as usize - 3));
+        assert!(heard(fill(HELLO_BYTES - 1)).await.is_some());
+        assert!(heard(fill(HELLO_BYTES)).await.is_some());
+        assert!(heard(fill(HELLO_BYTES + 1)).await.is_none());
     }
 }

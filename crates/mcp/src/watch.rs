@@ -9,7 +9,6 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use stead_doc::id::ObjectId;
 use stead_node::{core::Event, handle::Node};
 use stead_sync::CredentialId;
 use tokio::sync::broadcast::{Receiver, error::RecvError, error::TryRecvError};
@@ -66,19 +65,22 @@ pub(crate) async fn run<F, S>(
     loop {
         let mut touched = BTreeSet::new();
         match events.recv().await {
-            Ok(event) => note(&node, credential, &watched, &event, &mut touched),
+            Ok(event) => touched.extend(touched_by(&watched, &event, &node, credential)),
             // Behind by more than is kept: any of them may have changed.
             Err(RecvError::Lagged(_)) => touched = watched.all(),
             Err(RecvError::Closed) => return,
         }
         loop {
             match events.try_recv() {
-                Ok(event) => note(&node, credential, &watched, &event, &mut touched),
+                Ok(event) => touched.extend(touched_by(&watched, &event, &node, credential)),
                 Err(TryRecvError::Lagged(_)) => touched = watched.all(),
                 Err(TryRecvError::Empty | TryRecvError::Closed) => break,
             }
         }
-        if node.caller(credential).is_none() {
+        if !node
+            .caller(credential)
+            .is_some_and(|caller| caller.scopes.contains("tasks:read"))
+        {
             return;
         }
         for address in touched {
@@ -89,44 +91,38 @@ pub(crate) async fn run<F, S>(
     }
 }
 
-fn note(
-    node: &Node,
-    credential: CredentialId,
+/// What of the watched an event touches; nothing of a project that the credential does not reach,
+/// nor of the workspace's own objects where it is limited to projects.
+fn touched_by(
     watched: &Watched,
     event: &Event,
-    touched: &mut BTreeSet<Address>,
-) {
-    let slug = slug(node, credential, event.project);
-    // Of a project that the credential does not reach it hears nothing, nor of the workspace's own
-    // objects where it is limited to projects.
-    let Some(slug) = slug else { return };
-    touched.extend(
-        watched
-            .all()
-            .into_iter()
-            .filter(|address| address.is_touched_by(event, slug.as_deref())),
-    );
-}
-
-/// The slug of an event's project; nothing where the credential does not reach it.
-fn slug(
     node: &Node,
     credential: CredentialId,
-    project: Option<ObjectId>,
-) -> Option<Option<String>> {
-    let caller = node.caller(credential)?;
-    let Some(project) = project else {
-        return caller.grants.is_none().then_some(None);
+) -> Vec<Address> {
+    let slug = event.slug.as_deref();
+    let mut touched = watched.all();
+    touched.retain(|address| address.is_touched_by(event, slug));
+    let reached = |grants: &Option<BTreeSet<String>>| {
+        grants.as_ref().is_none_or(|grants| {
+            let id = event.project.map(|project| project.to_string());
+            slug.is_some_and(|slug| grants.contains(slug))
+                || id.is_some_and(|id| grants.contains(&id))
+        })
     };
-    let projects = node.with_store(|store| Ok(store.projects())).ok()?;
-    projects
-        .into_iter()
-        .find(|entry| entry.id == project && caller.reaches(entry))
-        .map(|entry| Some(entry.slug))
+    if touched.is_empty()
+        || !node
+            .caller(credential)
+            .is_some_and(|caller| reached(&caller.grants))
+    {
+        return Vec::new();
+    }
+    touched.into_iter().collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use stead_doc::id::ObjectId;
+
     use super::*;
 
     #[test]

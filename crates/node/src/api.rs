@@ -135,7 +135,15 @@ impl Node {
                 }
             }
         }
-        json!({ "moved": moved, "refused": refused, "transaction": false })
+        let mut answer = json!({ "moved": moved, "refused": refused, "transaction": false });
+        // Every id is named, whatever else has to go.
+        for kept in [&["code", "currentRevision"][..], &["code"]] {
+            if answer.to_string().len() <= query::RESULT_BYTES {
+                break;
+            }
+            shorten_refusals(&mut answer, kept);
+        }
+        answer
     }
 
     fn project_add(&self, caller: &Caller, arguments: Json) -> Result<Json, Refusal> {
@@ -176,6 +184,16 @@ fn bounded(answer: Result<Json, Refusal>) -> Result<Json, Refusal> {
 
 /// Room for code, message and hint of a refusal within the bytes of a result.
 const SENTENCE_BYTES: usize = 1_000;
+
+/// Leaves of each refusal of many only what is named.
+fn shorten_refusals(answer: &mut Json, kept: &[&str]) {
+    let refused = answer.get_mut("refused").and_then(Json::as_array_mut);
+    for error in refused.into_iter().flatten() {
+        if let Some(error) = error.get_mut("error").and_then(Json::as_object_mut) {
+            error.retain(|name, _| kept.contains(&name.as_str()));
+        }
+    }
+}
 
 /// The names of all methods.
 pub const METHODS: [&str; 25] = [

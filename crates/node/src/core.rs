@@ -96,6 +96,8 @@ pub struct Event {
     pub object: ObjectId,
     /// The project that it is in, where it is in one.
     pub project: Option<ObjectId>,
+    /// That project's slug.
+    pub slug: Option<String>,
     /// Its kind.
     pub kind: String,
     /// Its revision now.
@@ -293,6 +295,7 @@ impl Core {
             return Ok(done);
         }
         let cursor = store.state_read().next_arrival;
+        let projects = store.projects();
         for (object, before) in touched {
             if let Some(stored) = batch.view.stored_in(before.document, object)? {
                 let open = before.open || stored.open;
@@ -302,6 +305,10 @@ impl Core {
                 done.events.push(Event {
                     object,
                     project: at.project,
+                    slug: projects
+                        .iter()
+                        .find(|project| Some(project.id) == at.project)
+                        .map(|project| project.slug.clone()),
                     kind: at.row.kind().unwrap_or_default().to_owned(),
                     revision: Revision::of(&at.row).to_string(),
                     cursor,

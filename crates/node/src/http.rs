@@ -3,7 +3,15 @@
 //! Every request is hostile until its `Host` is ours and its token is known: a page in a browser
 //! can reach loopback too, and a name can be rebound to it.
 
-use std::{future::IntoFuture as _, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    future::IntoFuture as _,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::{
     Json, Router,
@@ -24,9 +32,10 @@ use subtle::ConstantTimeEq;
 use tokio::{net::TcpListener, sync::watch, time::Instant};
 
 use crate::{
+    api::METHODS,
     handle::Node,
     home::{Home, HomeError, NodeFile},
-    network::{self, Network, NetworkListener},
+    network::{self, Bound, Network},
 };
 
 /// Bytes of one request: a hundred imported issues of the largest size that a change holds would
@@ -81,6 +90,8 @@ struct Server {
     stop: watch::Sender<bool>,
     /// When somebody last asked something.
     asked: watch::Sender<Instant>,
+    /// Whether an agent's client came over HTTP, whose sessions and streams outlive its requests.
+    agents_came: Arc<AtomicBool>,
 }
 
 /// A node that listens.
@@ -90,7 +101,7 @@ pub struct Listening {
     server: Server,
     home: Home,
     faces: Router,
-    network: Option<NetworkListener>,
+    network: Option<Bound>,
     idle_exit: Option<Duration>,
 }
 
@@ -102,7 +113,7 @@ impl Listening {
 
     /// Where it listens beyond this machine.
     pub fn network_address(&self) -> Option<SocketAddr> {
-        self.network.as_ref().map(NetworkListener::address)
+        self.network.as_ref().map(Bound::address)
     }
 
     /// Ends [`Self::serve`] after the requests under way.
@@ -129,9 +140,8 @@ impl Listening {
         if let Some(idle) = idle_exit {
             tokio::spawn(server.clone().end_when_idle(idle));
         }
-        if let Some(network) = network {
-            tokio::spawn(serve_network(network, &server, faces.clone()));
-        }
+        let beyond =
+            network.map(|network| tokio::spawn(serve_network(network, &server, faces.clone())));
         let router = Router::new()
             .route(CALL, post(call))
             .route("/api/v1/health", get(health))
@@ -164,6 +174,7 @@ impl Listening {
             } => Ok(()),
         };
         home.remove_node_file();
+        drop(tokio::time::timeout(STOP_GRACE, ended(&node, beyond)).await);
         let closed = tokio::task::spawn_blocking(move || node.stop()).await;
         if let Err(error) = closed {
             tracing::error!(%error, "closing the node failed");
@@ -172,9 +183,24 @@ impl Listening {
     }
 }
 
+/// Until nothing that outlives a request is open any more.
+async fn ended(node: &Node, beyond: Option<tokio::task::JoinHandle<()>>) {
+    if let Some(beyond) = beyond
+        && let Err(error) = beyond.await
+    {
+        tracing::error!(%error, "listening beyond this machine ended in a fault");
+    }
+    while !node.connections().is_empty() {
+        tokio::time::sleep(CLOSE_STEP).await;
+    }
+}
+
+/// How often is looked whether the last bridge has ended.
+const CLOSE_STEP: Duration = Duration::from_millis(5);
+
 /// Serves the agents' face, and nothing else, beyond this machine.
 fn serve_network(
-    listener: NetworkListener,
+    listener: Bound,
     server: &Server,
     faces: Router,
 ) -> impl Future<Output = ()> + Send + 'static {
@@ -184,22 +210,12 @@ fn serve_network(
         scheme: listener.scheme(),
         ..server.clone()
     };
-    let mut stopped = server.stop.subscribe();
+    let stop = server.stop.subscribe();
     let router = Router::new()
         .fallback(nothing)
         .merge(faces)
         .layer(middleware::from_fn_with_state(server, admit));
-    async move {
-        let served = axum::serve(listener, router)
-            .with_graceful_shutdown(async move {
-                let waited = stopped.wait_for(|stop| *stop).await;
-                drop(waited);
-            })
-            .await;
-        if let Err(error) = served {
-            tracing::error!(%error, "listening beyond this machine ended");
-        }
-    }
+    listener.serve(router, stop)
 }
 
 /// Listens on loopback and says so in the home.
@@ -222,14 +238,15 @@ pub async fn listen(node: Node, home: Home, settings: Settings) -> Result<Listen
     };
     let address = listener.local_addr().map_err(failed)?;
     let token = home.token()?;
-    home.write_node_file(&NodeFile {
-        address: address.to_string(),
-        pid: std::process::id(),
-    })?;
     let network = match &settings.network {
         Some(network) => Some(network::bind(network).await?),
         None => None,
     };
+    // Last, so that nothing that fails leaves it behind.
+    home.write_node_file(&NodeFile {
+        address: address.to_string(),
+        pid: std::process::id(),
+    })?;
     let server = Server {
         node,
         token: token.into(),
@@ -239,6 +256,7 @@ pub async fn listen(node: Node, home: Home, settings: Settings) -> Result<Listen
         allow_hosts: settings.allow_hosts.into(),
         stop: settings.stop,
         asked: watch::channel(Instant::now()).0,
+        agents_came: Arc::default(),
     };
     Ok(Listening {
         listener,
@@ -290,6 +308,9 @@ async fn admit(State(server): State<Server>, mut request: Request, next: Next) -
             return response;
         };
         if for_agents {
+            if path == AGENTS {
+                server.agents_came.store(true, Ordering::Relaxed);
+            }
             match server.agent(token, request.headers()) {
                 Ok(caller) => {
                     request.extensions_mut().insert(caller);
@@ -342,7 +363,8 @@ async fn call(State(server): State<Server>, headers: HeaderMap, body: Bytes) -> 
     }
     let node = server.node.clone();
     let started = Instant::now();
-    let name = method.clone();
+    // What a caller calls a method is text of theirs, unless there is such a method.
+    let name = METHODS.iter().find(|known| **known == method).copied();
     let credential = caller.credential.clone();
     let answered =
         tokio::task::spawn_blocking(move || node.call(&caller, &method, arguments)).await;
@@ -357,7 +379,7 @@ async fn call(State(server): State<Server>, headers: HeaderMap, body: Bytes) -> 
     tracing::info!(
         target: AUDIT,
         credential,
-        method = name,
+        method = name.unwrap_or("unknown"),
         outcome = result
             .as_ref()
             .map_or_else(|refusal| refusal.code.as_str(), |_| "ok"),
@@ -440,10 +462,14 @@ impl Server {
         Ok(caller)
     }
 
-    /// Ends the node once nobody was connected and nothing was asked for `idle`.
+    /// Ends the node once nobody was connected and nothing was asked for `idle`. One that served a
+    /// client over HTTP stays: that client comes back where it was.
     async fn end_when_idle(self, idle: Duration) {
         let mut asked = self.asked.subscribe();
         loop {
+            if self.agents_came.load(Ordering::Relaxed) {
+                return;
+            }
             let last = *asked.borrow_and_update();
             if self.node.connections().is_empty() && last.elapsed() >= idle {
                 tracing::info!("nobody is here any more: the node ends");

@@ -11,7 +11,11 @@ use std::{
     time::Duration,
 };
 
-use axum::serve::Listener;
+use axum::Router;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
 use rustls::{
     ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
@@ -20,12 +24,17 @@ use stead_doc::refusal::{Code, Refusal};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, mpsc},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    task::JoinSet,
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-/// Handshakes under way at once; whoever comes beyond waits to be accepted.
-pub const HANDSHAKES: usize = 128;
+/// Connections at once; whoever comes beyond waits to be accepted. Descriptors are left for the
+/// store and for this machine's own clients.
+pub const NETWORK_CONNECTIONS: usize = 512;
+
+/// How long a connection may be silent before a request, or within the head of one.
+pub const HEAD_WAIT: Duration = Duration::from_secs(75);
 
 /// How long a handshake may take: a peer that begins one and says no more holds its place so long.
 pub const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
@@ -71,12 +80,20 @@ pub fn tls(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, Refusal>
     Ok(Arc::new(config))
 }
 
+/// Bound, and not yet accepting.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+    tls: Option<Arc<ServerConfig>>,
+}
+
 /// Binds where `network` says.
 ///
 /// # Errors
 ///
 /// Where the address cannot be had.
-pub(crate) async fn bind(network: &Network) -> Result<NetworkListener, Refusal> {
+pub(crate) async fn bind(network: &Network) -> Result<Bound, Refusal> {
     let failed = |error: io::Error| {
         Refusal::new(
             Code::Unavailable,
@@ -85,95 +102,114 @@ pub(crate) async fn bind(network: &Network) -> Result<NetworkListener, Refusal> 
         )
     };
     let listener = TcpListener::bind(network.address).await.map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    let (sender, accepted) = mpsc::channel(HANDSHAKES);
-    tokio::spawn(accept(listener, network.tls.clone(), sender));
-    Ok(NetworkListener {
-        address,
-        encrypted: network.tls.is_some(),
-        accepted,
+    Ok(Bound {
+        address: listener.local_addr().map_err(failed)?,
+        listener,
+        tls: network.tls.clone(),
     })
 }
 
-/// Accepts connections, each handshake in a task of its own, until nobody wants them any more.
-async fn accept(
-    listener: TcpListener,
-    tls: Option<Arc<ServerConfig>>,
-    sender: mpsc::Sender<(Wire, SocketAddr)>,
-) {
-    let places = Arc::new(Semaphore::new(HANDSHAKES));
-    loop {
-        let Ok(place) = places.clone().acquire_owned().await else {
-            return;
-        };
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = sender.closed() => return,
-        };
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                // Out of descriptors, most likely: some are closed in a moment.
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        let (tls, sender) = (tls.clone(), sender.clone());
-        tokio::spawn(async move {
-            let shaken = tokio::time::timeout(HANDSHAKE_WAIT, shake(stream, tls)).await;
-            match shaken {
-                Ok(Ok(wire)) => drop(sender.send((wire, peer)).await),
-                Ok(Err(error)) => tracing::debug!(%error, %peer, "a handshake failed"),
-                Err(_) => tracing::debug!(%peer, "a handshake took too long"),
-            }
-            drop(place);
-        });
-    }
-}
-
-const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-
-async fn shake(stream: TcpStream, tls: Option<Arc<ServerConfig>>) -> io::Result<Wire> {
-    stream.set_nodelay(true)?;
-    Ok(match tls {
-        Some(config) => Wire::Tls(Box::new(TlsAcceptor::from(config).accept(stream).await?)),
-        None => Wire::Plain(stream),
-    })
-}
-
-/// Gives connections whose handshake is over.
-#[derive(Debug)]
-pub(crate) struct NetworkListener {
-    address: SocketAddr,
-    encrypted: bool,
-    accepted: mpsc::Receiver<(Wire, SocketAddr)>,
-}
-
-impl NetworkListener {
+impl Bound {
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
+    /// What an origin of its own begins with.
     pub(crate) fn scheme(&self) -> &'static str {
-        if self.encrypted { "https" } else { "http" }
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
+    /// Serves until it is told to stop, each connection in a task of its own; then until those that
+    /// are under way have been answered.
+    pub(crate) async fn serve(self, router: Router, stop: watch::Receiver<bool>) {
+        let places = Arc::new(Semaphore::new(NETWORK_CONNECTIONS));
+        let mut over = stop.clone();
+        let mut open = JoinSet::new();
+        loop {
+            let Ok(place) = places.clone().acquire_owned().await else {
+                break;
+            };
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                () = told(&mut over) => break,
+            };
+            // Those that have ended are forgotten.
+            while open.try_join_next().is_some() {}
+            match accepted {
+                Ok((stream, peer)) => {
+                    let connection = Connection {
+                        tls: self.tls.clone(),
+                        router: router.clone(),
+                        stop: stop.clone(),
+                        peer,
+                        _place: place,
+                    };
+                    open.spawn(connection.serve(stream));
+                }
+                // Out of descriptors, most likely: some are closed in a moment.
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        while open.join_next().await.is_some() {}
     }
 }
 
-impl Listener for NetworkListener {
-    type Io = Wire;
-    type Addr = SocketAddr;
+/// Until the node is to stop.
+async fn told(stop: &mut watch::Receiver<bool>) {
+    // The sender is gone only with the node.
+    drop(stop.wait_for(|stop| *stop).await);
+}
 
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        match self.accepted.recv().await {
-            Some(accepted) => accepted,
-            // The task that accepts is gone with the runtime, and so is whoever waits here.
-            None => std::future::pending().await,
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// One connection, whose place is free again when it ends.
+struct Connection {
+    tls: Option<Arc<ServerConfig>>,
+    router: Router,
+    stop: watch::Receiver<bool>,
+    peer: SocketAddr,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Connection {
+    async fn serve(mut self, stream: TcpStream) {
+        let peer = self.peer;
+        let wire = match tokio::time::timeout(HANDSHAKE_WAIT, self.shake(stream)).await {
+            Ok(Ok(wire)) => wire,
+            Ok(Err(error)) => return tracing::debug!(%error, %peer, "a handshake failed"),
+            Err(_) => return tracing::debug!(%peer, "a handshake took too long"),
+        };
+        let service = TowerToHyperService::new(self.router.clone());
+        let served = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_WAIT)
+            .serve_connection(TokioIo::new(wire), service)
+            .with_upgrades();
+        tokio::pin!(served);
+        let ended = tokio::select! {
+            ended = &mut served => ended,
+            () = told(&mut self.stop) => {
+                served.as_mut().graceful_shutdown();
+                served.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, %peer, "a connection ended early");
         }
     }
 
-    fn local_addr(&self) -> io::Result<Self::Addr> {
-        Ok(self.address)
+    async fn shake(&self, stream: TcpStream) -> io::Result<Wire> {
+        stream.set_nodelay(true)?;
+        Ok(match &self.tls {
+            Some(config) => {
+                let acceptor = TlsAcceptor::from(config.clone());
+                Wire::Tls(Box::new(acceptor.accept(stream).await?))
+            }
+            None => Wire::Plain(stream),
+        })
     }
 }
 

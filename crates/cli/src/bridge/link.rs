@@ -6,7 +6,7 @@ use std::{
     io::{self, BufRead, BufReader, Write as _},
     net::TcpStream,
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
@@ -53,15 +53,15 @@ pub(crate) fn open(home: &Path, identity: &Identity, hello: &Hello) -> Result<Li
     let node = match client::running(home, identity)? {
         Some(node) => node,
         None => {
-            start(home)?;
-            wait_for(home, identity)?
+            let started = start(home)?;
+            wait_for(home, identity, started)?
         }
     };
     upgrade(&node, hello)
 }
 
 /// Starts a node of its own, which belongs to no client and ends when nobody needs it any more.
-fn start(home: &Path) -> Result<(), Refusal> {
+fn start(home: &Path) -> Result<Child, Refusal> {
     let failed = |error: io::Error| {
         Refusal::new(
             Code::Unavailable,
@@ -79,6 +79,8 @@ fn start(home: &Path) -> Result<(), Refusal> {
         .arg(format!("{IDLE_EXIT_SECS}s"))
         // A client's own variables are not the node's: it serves others too.
         .env_remove("STEAD_TOKEN")
+        // Nor is the folder in which it happened to be started.
+        .current_dir(home)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log);
@@ -87,24 +89,38 @@ fn start(home: &Path) -> Result<(), Refusal> {
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     #[cfg(windows)]
     std::os::windows::process::CommandExt::creation_flags(&mut command, DETACHED);
-    command.spawn().map(drop).map_err(failed)
+    command.spawn().map_err(failed)
 }
 
 /// `CREATE_NEW_PROCESS_GROUP | DETACHED_PROCESS`.
 #[cfg(windows)]
 const DETACHED: u32 = 0x0000_0200 | 0x0000_0008;
 
-fn wait_for(home: &Path, identity: &Identity) -> Result<Http, Refusal> {
+fn wait_for(home: &Path, identity: &Identity, mut started: Child) -> Result<Http, Refusal> {
     let steps = START_WAIT.as_millis() / START_STEP.as_millis();
     for _ in 0..steps {
         if let Some(node) = client::running(home, identity)? {
+            // Waited for in case it ends before this process does, so that nothing is left of it.
+            let waiting = std::thread::Builder::new()
+                .name("stead-child".to_owned())
+                .spawn(move || drop(started.wait()));
+            drop(waiting);
             return Ok(node);
+        }
+        // Another one may have been quicker and has the store.
+        if let Ok(Some(_)) = started.try_wait()
+            && client::running(home, identity)?.is_none()
+        {
+            break;
         }
         std::thread::sleep(START_STEP);
     }
     Err(Refusal::new(
         Code::Unavailable,
-        "the node that was started does not answer.",
+        format!(
+            "the node that was started does not answer; {} says why.",
+            home.join(NODE_LOG).display()
+        ),
         "Ask your supervisor to run `stead up` and to read what it says.",
     ))
 }
@@ -140,10 +156,18 @@ fn upgrade(node: &Http, hello: &Hello) -> Result<Link, Refusal> {
         io::Read::read_exact(&mut reader, &mut body).map_err(lost)?;
         return Err(refusal(status, &body, node));
     }
-    stream.set_read_timeout(None).map_err(lost)?;
     let mut line = serde_json::to_string(hello).unwrap_or_else(|_| "{}".to_owned());
     line.push('\n');
     stream.write_all(line.as_bytes()).map_err(lost)?;
+    let mut welcome = String::new();
+    io::Read::take(&mut reader, HEAD_BYTES as u64)
+        .read_line(&mut welcome)
+        .map_err(lost)?;
+    let welcome: Value = serde_json::from_str(&welcome).map_err(|error| lost(error.into()))?;
+    if let Some(refusal) = welcome.get("error").and_then(Refusal::from_json) {
+        return Err(refusal);
+    }
+    stream.set_read_timeout(None).map_err(lost)?;
     Ok(Link { stream, reader })
 }
 
@@ -156,7 +180,8 @@ fn head(reader: &mut impl BufRead) -> io::Result<(u16, usize)> {
     let mut bytes = 0;
     loop {
         let mut line = String::new();
-        if reader.read_line(&mut line)? == 0 {
+        let left = (HEAD_BYTES + 1).saturating_sub(bytes) as u64;
+        if io::Read::take(&mut *reader, left).read_line(&mut line)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         bytes += line.len();

@@ -16,6 +16,9 @@ pub(crate) const NODE_WAIT_MS: u64 = 15_000;
 /// next one takes them up again.
 const END_HOLD_MS: u64 = 1_000;
 
+/// Nodes that are asked the same: one that each of them ends by is not given to the next.
+const SENDS: u32 = 3;
+
 /// Requests that may wait at once; a client with more is told to come again.
 const WAITING: usize = 1_024;
 
@@ -60,8 +63,28 @@ struct Waiting {
     id: String,
     request: Value,
     since: u64,
-    /// Whether a node has it.
+    /// Whether the node that is linked has it.
     sent: bool,
+    /// How many nodes have had it.
+    sends: u32,
+}
+
+impl Waiting {
+    /// Why it is answered without a node: where one may have done it, its outcome is unknown.
+    fn given_up(&self, why: &Refusal) -> Refusal {
+        if self.sends == 0 || !writes(&self.request) {
+            return why.clone();
+        }
+        unknown_outcome()
+    }
+}
+
+fn unknown_outcome() -> Refusal {
+    Refusal::new(
+        Code::Retry,
+        "the node went away before it answered; the outcome is unknown.",
+        "With an idempotencyKey send the same call again. Without one read the task first; do not repeat a create.",
+    )
 }
 
 impl Session {
@@ -76,6 +99,11 @@ impl Session {
             .and_then(Value::as_str)
             .unwrap_or_default()
             .to_owned();
+        let parts = ["method", "result", "error"];
+        if !parts.iter().any(|part| message.get(part).is_some()) || !has_good_id(&message) {
+            self.not_a_message("this is no message of the protocol.");
+            return;
+        }
         let Some(id) = id_of(&message) else {
             match method.as_str() {
                 "notifications/initialized" => self.initialized = Some(message.clone()),
@@ -113,6 +141,7 @@ impl Session {
                 request: message,
                 since: now,
                 sent: self.linked,
+                sends: u32::from(self.linked),
             },
         );
     }
@@ -180,15 +209,32 @@ impl Session {
                 self.hint(uri, request.get("id"));
             }
         }
+        let often: Vec<u64> = self
+            .waiting
+            .iter()
+            .filter(|(_, waiting)| waiting.sends >= SENDS)
+            .map(|(number, _)| *number)
+            .collect();
+        for number in often {
+            if let Some(waiting) = self.waiting.remove(&number) {
+                let why = Refusal::new(
+                    Code::Unavailable,
+                    "every node that was asked this went away.",
+                    "Do not send it again; ask your supervisor to run `stead doctor`.",
+                );
+                self.refuse(&waiting.request, &waiting.given_up(&why));
+            }
+        }
         for waiting in self.waiting.values_mut() {
             waiting.sent = true;
+            waiting.sends += 1;
             self.out.push_back(Line::Node(waiting.request.to_string()));
         }
     }
 
     /// The node is gone. What may have been done and cannot be asked again is said to be unknown;
     /// everything else waits for the next one.
-    pub(crate) fn lost(&mut self) {
+    pub(crate) fn lost(&mut self, now: u64) {
         self.linked = false;
         for (id, (request, _, _)) in std::mem::take(&mut self.ended) {
             self.listening.insert(id, request);
@@ -201,15 +247,14 @@ impl Session {
             .collect();
         for number in doubtful {
             if let Some(waiting) = self.waiting.remove(&number) {
-                let unknown = Refusal::new(
-                    Code::Retry,
-                    "the node went away before it answered; the outcome is unknown.",
-                    "Read the task first; do not repeat a create. With an idempotencyKey the same call can be sent again.",
-                );
-                self.refuse(&waiting.request, &unknown);
+                self.refuse(&waiting.request, &unknown_outcome());
             }
         }
         for waiting in self.waiting.values_mut() {
+            // What the last node had for long waits for the next one as long as anything else.
+            if waiting.sent {
+                waiting.since = now;
+            }
             waiting.sent = false;
         }
     }
@@ -217,7 +262,7 @@ impl Session {
     /// No node will answer, because of what the client is.
     pub(crate) fn refused(&mut self, refusal: Refusal) {
         for waiting in std::mem::take(&mut self.waiting).into_values() {
-            self.refuse(&waiting.request, &refusal);
+            self.refuse(&waiting.request, &waiting.given_up(&refusal));
         }
         self.refused = Some(refusal);
     }
@@ -253,9 +298,24 @@ impl Session {
                         "Nothing was written. Send it again in a moment, or ask your supervisor to run `stead up`.",
                     )
                 });
-                self.refuse(&waiting.request, &refusal);
+                self.refuse(&waiting.request, &waiting.given_up(&refusal));
             }
         }
+    }
+
+    /// A line of the client's was longer than any message may be.
+    pub(crate) fn too_long(&mut self, bytes: usize) {
+        self.not_a_message(&format!(
+            "a message of more than {bytes} bytes was left out."
+        ));
+    }
+
+    /// Says what is wrong with something that has no id to answer to.
+    fn not_a_message(&mut self, why: &str) {
+        let answer = json!({ "jsonrpc": "2.0", "id": null, "error": {
+            "code": INVALID_REQUEST, "message": why,
+        } });
+        self.out.push_back(Line::Client(answer.to_string()));
     }
 
     /// Whether an answer is still owed.
@@ -367,6 +427,9 @@ impl Session {
 /// JSON-RPC's code for a fault that is not the caller's.
 const INTERNAL_ERROR: i32 = -32_603;
 
+/// JSON-RPC's code for what is no request.
+const INVALID_REQUEST: i32 = -32_600;
+
 /// Where a notification names its subscription.
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
@@ -377,20 +440,30 @@ fn id_of(message: &Value) -> Option<String> {
         .map(Value::to_string)
 }
 
+/// Whether a message has no id, or one that can be answered to.
+fn has_good_id(message: &Value) -> bool {
+    message
+        .get("id")
+        .is_none_or(|id| id.is_string() || id.is_number() || id.is_null())
+}
+
 fn subscription_of(message: &Value) -> Option<String> {
     let meta = message.pointer("/params/_meta")?;
     meta.get(SUBSCRIPTION).map(Value::to_string)
 }
 
+/// Whether a request may change something.
+fn writes(request: &Value) -> bool {
+    let reads = ["task_get", "task_search"];
+    let name = request.pointer("/params/name").and_then(Value::as_str);
+    request.get("method").and_then(Value::as_str) == Some("tools/call")
+        && !name.is_some_and(|name| reads.contains(&name))
+}
+
 /// Whether a request that nobody answered may have changed something that asking again would
 /// change twice.
 fn leaves_doubt(request: &Value) -> bool {
-    if request.get("method").and_then(Value::as_str) != Some("tools/call") {
-        return false;
-    }
-    let reads = ["task_get", "task_search"];
-    let name = request.pointer("/params/name").and_then(Value::as_str);
-    if name.is_some_and(|name| reads.contains(&name)) {
+    if !writes(request) {
         return false;
     }
     let keyed = [
@@ -486,7 +559,7 @@ mod tests {
     #[test]
     fn a_new_node_is_brought_to_where_the_old_one_was() {
         let mut session = opened();
-        session.lost();
+        session.lost(0);
         session.linked();
         let lines: Vec<Line> = session.out.drain(..).collect();
         let sent: Vec<Value> = lines
@@ -528,7 +601,7 @@ mod tests {
         session.from_client(&call(4, "task_mutate", json!({ "action": "create" })), 0);
         session.from_client(&call(5, "task_mutate", json!({ "idempotencyKey": "k" })), 0);
         session.out.clear();
-        session.lost();
+        session.lost(0);
         let told = client(&mut session);
         assert_eq!(told.len(), 1);
         assert_eq!(told[0]["id"], 4);
@@ -547,9 +620,9 @@ mod tests {
     #[test]
     fn what_no_node_had_yet_is_in_no_doubt() {
         let mut session = opened();
-        session.lost();
+        session.lost(0);
         session.from_client(&call(4, "task_mutate", json!({ "action": "create" })), 0);
-        session.lost();
+        session.lost(0);
         assert!(client(&mut session).is_empty());
         session.linked();
         assert!(node(&mut session).iter().any(|sent| sent["id"] == 4));
@@ -558,7 +631,7 @@ mod tests {
     #[test]
     fn whoever_waits_too_long_is_told() {
         let mut session = opened();
-        session.lost();
+        session.lost(0);
         session.from_client(&call(3, "task_search", json!({})), 100);
         session.from_client(&request(4, "resources/list", json!({})), 100);
         session.tick(100 + NODE_WAIT_MS - 1, None);
@@ -596,7 +669,7 @@ mod tests {
         // The node is stopped and ends it; the client is not told, because the next one goes on.
         session.from_node(&result(7), 10);
         assert!(session.out.is_empty());
-        session.lost();
+        session.lost(0);
         session.linked();
         let lines: Vec<Line> = session.out.drain(..).collect();
         assert!(matches!(&lines[0], Line::Node(line) if line.contains("subscriptions/listen")));
@@ -612,6 +685,54 @@ mod tests {
     }
 
     #[test]
+    fn a_keyed_write_that_a_node_had_is_in_doubt_when_no_other_comes() {
+        let mut session = opened();
+        session.from_client(&call(5, "task_mutate", json!({ "idempotencyKey": "k" })), 0);
+        session.lost(NODE_WAIT_MS + 5);
+        session.out.clear();
+        // It waits anew from the loss on.
+        session.tick(NODE_WAIT_MS + 6, None);
+        assert!(session.out.is_empty());
+        session.tick(2 * NODE_WAIT_MS + 5, None);
+        let told = client(&mut session);
+        assert_eq!(
+            told[0]["result"]["structuredContent"]["error"]["code"],
+            "RETRY"
+        );
+        // And when the next node does not let this client in.
+        session.linked();
+        session.from_client(&call(6, "task_mutate", json!({ "idempotencyKey": "k" })), 0);
+        session.lost(0);
+        session.out.clear();
+        session.refused(Refusal::new(Code::Forbidden, "revoked.", "Ask."));
+        let told = client(&mut session);
+        assert_eq!(
+            told[0]["result"]["structuredContent"]["error"]["code"],
+            "RETRY"
+        );
+    }
+
+    #[test]
+    fn what_ends_every_node_is_not_given_to_another() {
+        let mut session = opened();
+        session.from_client(&call(5, "task_get", json!({ "id": "x" })), 0);
+        for _ in 1..SENDS {
+            session.lost(0);
+            session.linked();
+        }
+        session.out.clear();
+        session.lost(0);
+        session.linked();
+        let told = client(&mut session);
+        let given_up = told.iter().find(|told| told["id"] == 5).unwrap();
+        assert_eq!(
+            given_up["result"]["structuredContent"]["error"]["code"],
+            "UNAVAILABLE"
+        );
+        assert!(!session.owes());
+    }
+
+    #[test]
     fn a_cancelled_subscription_is_not_taken_up_again() {
         let mut session = Session::default();
         session.linked();
@@ -619,7 +740,7 @@ mod tests {
         session.from_node(&acknowledged(7), 0);
         let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
         session.from_client(&cancel.to_string(), 0);
-        session.lost();
+        session.lost(0);
         session.out.clear();
         session.linked();
         assert!(session.out.is_empty());
@@ -654,5 +775,13 @@ mod tests {
         session.from_client("not json", 0);
         session.from_node("nor this", 0);
         assert!(session.out.is_empty());
+        for wrong in ["7", r#"{"id":1}"#, r#"{"id":{},"method":"x"}"#] {
+            session.from_client(wrong, 0);
+            let lines: Vec<Line> = session.out.drain(..).collect();
+            assert!(
+                matches!(&lines[..], [Line::Client(line)] if line.contains("-32600")),
+                "{wrong}: {lines:?}"
+            );
+        }
     }
 }

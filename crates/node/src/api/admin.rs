@@ -95,7 +95,7 @@ impl Node {
     /// What an agent reads before it acts: whose delegate it is, what it can do, who is there, and
     /// which projects.
     pub(super) fn workspace(&self, caller: &Caller) -> Result<Json, Refusal> {
-        need_scope(caller, "tasks:read")?;
+        caller.need("tasks:read", &self.shared().directory)?;
         let shared = self.shared();
         let credential = caller
             .credential
@@ -136,7 +136,7 @@ impl Node {
     }
 
     pub(super) fn member_list(&self, caller: &Caller) -> Result<Json, Refusal> {
-        need_scope(caller, "tasks:read")?;
+        caller.need("tasks:read", &self.shared().directory)?;
         let shared = self.shared();
         let members: Vec<_> = shared
             .roster
@@ -236,7 +236,7 @@ impl Node {
     }
 
     pub(super) fn agent_list(&self, caller: &Caller) -> Result<Json, Refusal> {
-        need_scope(caller, "tasks:read")?;
+        caller.need("tasks:read", &self.shared().directory)?;
         let shared = self.shared();
         let agents: Vec<_> = shared
             .roster
@@ -309,18 +309,6 @@ impl Node {
             "capabilities": credential.map(capabilities).unwrap_or_default(),
         }))
     }
-}
-
-pub(super) fn need_scope(caller: &Caller, scope: &str) -> Result<(), Refusal> {
-    if caller.scopes.contains(scope) {
-        return Ok(());
-    }
-    Err(Refusal::new(
-        Code::Forbidden,
-        format!("needs {scope}."),
-        "Ask your supervisor.",
-    )
-    .with("needs", scope))
 }
 
 /// The member whose credential asks.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json, json};
 use stead_doc::{
     arguments::{self, Arguments},
     board, conflict,
-    context::{Caller, Context},
+    context::{Caller, CallerKind, Context},
     export,
     id::ObjectId,
     present,
@@ -21,7 +21,7 @@ use stead_doc::{
     view::{Located, View},
 };
 
-use super::{admin::need_scope, need_person};
+use super::need_person;
 use crate::{
     edge::World,
     handle::{Node, ReadView},
@@ -31,13 +31,17 @@ use crate::{
 
 impl Node {
     pub(super) fn status(&self, caller: &Caller) -> Result<Json, Refusal> {
-        need_scope(caller, "tasks:read")?;
+        caller.need("tasks:read", &self.shared().directory)?;
         let shared = self.shared();
         let projects = self.read(caller, crate::query::projects)?;
         let connected: Vec<_> = self
             .connections()
             .list()
             .into_iter()
+            // Where somebody else's process runs is a person's to know.
+            .filter(|open| {
+                caller.kind == CallerKind::Person || open.credential == caller.credential
+            })
             .map(|open| {
                 json!({
                     "by": shared.directory.actor_json(&open.credential, None),
@@ -130,8 +134,8 @@ impl Node {
             Arguments::flatten(arguments)?,
             &["path", "format", "projectId"],
         )?;
-        need_scope(caller, "tasks:read")?;
-        if caller.kind != stead_doc::context::CallerKind::Person {
+        caller.need("tasks:read", &self.shared().directory)?;
+        if caller.kind != CallerKind::Person {
             return Err(Refusal::new(
                 Code::HumanRequired,
                 "only a person may write files with an export.",

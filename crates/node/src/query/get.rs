@@ -38,6 +38,8 @@ const BRIEF_CHARS: usize = 3_000;
 const COMMENT_BYTES: usize = 3_000;
 /// Bytes of one value in a history.
 const HISTORY_VALUE_BYTES: usize = 400;
+/// Bytes of an answer around a history's rows.
+const HISTORY_FRAME: usize = 256;
 /// Changes in one answer of a history.
 const HISTORY_ROWS: usize = 20;
 
@@ -227,6 +229,24 @@ fn with_details<T: Tables>(
     let Json::Object(mut task) = task else {
         return Ok(task);
     };
+    for field in ["body", "notes", "result"] {
+        let Some(Json::String(text)) = task.get(field) else {
+            continue;
+        };
+        let offset = reading.offset_of(field);
+        let start = text.floor_char_boundary(offset.min(text.len()));
+        let end = text.floor_char_boundary((start + BODY_BYTES).min(text.len()));
+        let (cut, next, total) = (
+            text.get(start..end).unwrap_or_default().to_owned(),
+            (end < text.len()).then_some(end),
+            text.len(),
+        );
+        task.insert(format!("{field}Next"), next.map_or(Json::Null, Json::from));
+        if next.is_some() || start > 0 {
+            task.insert(format!("{field}Bytes"), total.into());
+        }
+        task.insert(field.to_owned(), cut.into());
+    }
     if at.row.kind() != Some("task") {
         return Ok(Json::Object(task));
     }
@@ -251,24 +271,6 @@ fn with_details<T: Tables>(
     let children = view.referrers(at.id, "parent")?;
     task.insert("childrenCount".into(), children.len().into());
     task.insert("children".into(), lines(children)?);
-    for field in ["body", "notes", "result"] {
-        let Some(Json::String(text)) = task.get(field) else {
-            continue;
-        };
-        let offset = reading.offset_of(field);
-        let start = text.floor_char_boundary(offset.min(text.len()));
-        let end = text.floor_char_boundary((start + BODY_BYTES).min(text.len()));
-        let (cut, next, total) = (
-            text.get(start..end).unwrap_or_default().to_owned(),
-            (end < text.len()).then_some(end),
-            text.len(),
-        );
-        task.insert(format!("{field}Next"), next.map_or(Json::Null, Json::from));
-        if next.is_some() || start > 0 {
-            task.insert(format!("{field}Bytes"), total.into());
-        }
-        task.insert(field.to_owned(), cut.into());
-    }
     Ok(Json::Object(task))
 }
 
@@ -449,11 +451,11 @@ fn history<T: Tables>(
     let mut bytes = 0;
     let mut looked_at = before;
     for (arrival, actor, seq) in touches.iter().rev().filter(|place| place.0 < before) {
-        if rows.len() == limit || bytes > RESULT_BYTES - 1_024 {
+        if rows.len() == limit {
             break;
         }
-        looked_at = *arrival;
         let Some(found) = view.change(*actor, *seq)? else {
+            looked_at = *arrival;
             continue;
         };
         let row = history_row(
@@ -465,9 +467,14 @@ fn history<T: Tables>(
             offset,
         );
         if let Some(row) = row {
-            bytes += row.to_string().len();
+            bytes += row.to_string().len() + 1;
+            // The first is shown whatever it takes, so that there is a way on.
+            if !rows.is_empty() && bytes > RESULT_BYTES - HISTORY_FRAME {
+                break;
+            }
             rows.push(row);
         }
+        looked_at = *arrival;
     }
     let left = touches.iter().filter(|place| place.0 < looked_at).count();
     Ok(json!({
