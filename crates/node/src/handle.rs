@@ -142,7 +142,7 @@ impl Node {
         secret: [u8; 32],
         world: Arc<dyn World>,
     ) -> Result<Self, crate::core::OpenError> {
-        let store = opener()?;
+        let mut store = opener()?;
         if !store.view_is_current() {
             store.rebuild_view(&Schema::board(), &mut |done, total| {
                 tracing::info!(

@@ -1,6 +1,8 @@
 //! The packed part of the log and the indexes over it: written by packing alone.
 
 pub(crate) mod ancestry;
+mod base;
+mod fold;
 mod packing;
 mod runs;
 mod texts;
@@ -8,7 +10,7 @@ mod texts;
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -23,8 +25,10 @@ use super::{
     blocks::{self, LogEntry},
     codec::{self, Reader, put_uint},
     index,
+    layers::Part,
 };
 
+pub(crate) use base::Base;
 pub(crate) use packing::transition;
 pub(crate) use texts::TEXT_FIELDS;
 
@@ -42,6 +46,8 @@ const PACKED_META: TableDefinition<'static, &str, &[u8]> = TableDefinition::new(
 /// The packed file.
 #[derive(Debug)]
 pub(crate) struct Packed {
+    /// The packed layer of the view, for whoever reads from now on.
+    base: RwLock<Arc<Base>>,
     database: Database,
     /// Every change that came before this is packed.
     end: AtomicU64,
@@ -60,6 +66,9 @@ impl Packed {
             .insert("generation", generation.as_bytes())?;
         for table in [BLOCKS, BLOCK_ENDS, HASHES, TOUCHES, KEYS, TRANSITIONS] {
             txn.open_table(table)?;
+        }
+        for part in Part::ALL {
+            txn.open_table(base::table(part))?;
         }
         txn.open_table(ARRIVALS)?;
         txn.commit()?;
@@ -87,8 +96,10 @@ impl Packed {
             }
             None => 0,
         };
+        let base = open_base(&read)?;
         drop(read);
         Ok(Self {
+            base: RwLock::new(Arc::new(base)),
             database,
             end: end.into(),
             cache: Mutex::default(),
@@ -101,13 +112,52 @@ impl Packed {
         self.end.load(Ordering::Acquire)
     }
 
+    /// The packed layer of the view.
+    pub(crate) fn base(&self) -> Arc<Base> {
+        self.base
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Shows another packed layer from now on; returns the one before.
+    pub(crate) fn show(&self, base: Base) -> Arc<Base> {
+        let mut shown = self.base.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *shown, Arc::new(base))
+    }
+
+    /// The arrival number up to which the packed layer of the view goes.
+    pub(crate) fn folded(&self) -> Result<Folded, StoreError> {
+        Ok(Folded::read(&self.database.begin_read()?)?)
+    }
+
     pub(crate) fn check_pages(&mut self) -> Result<bool, StoreError> {
-        Ok(self.database.check_integrity()?)
+        self.alone(|database| Ok(database.check_integrity()?))
     }
 
     pub(crate) fn compact(&mut self) -> Result<(), StoreError> {
-        self.database.compact()?;
-        Ok(())
+        self.alone(|database| {
+            database.compact()?;
+            Ok(())
+        })
+    }
+
+    /// Runs what redb does only where nobody reads.
+    fn alone<R>(
+        &mut self,
+        run: impl FnOnce(&mut Database) -> Result<R, StoreError>,
+    ) -> Result<R, StoreError> {
+        let shown = self.show(Base::away());
+        let (fold, was_none) = (shown.fold, shown.is_none());
+        drop(shown);
+        let done = run(&mut self.database);
+        let base = if was_none {
+            Base::none(fold)
+        } else {
+            open_base(&self.database.begin_read()?)?
+        };
+        drop(self.show(base));
+        done
     }
 
     pub(crate) fn read(&self) -> Result<ReadTransaction, StoreError> {
@@ -143,10 +193,7 @@ impl Packed {
         actor: u32,
         first: u64,
     ) -> Result<Arc<Vec<LogEntry>>, StoreError> {
-        let mut cache = self
-            .cache
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(block) = cache.get(&(actor, first)) {
             return Ok(block.clone());
         }
@@ -326,7 +373,7 @@ impl Packed {
 
     /// Whether the database still takes writes.
     pub(super) fn works(&self) -> bool {
-        self.begin().and_then(|txn| Ok(txn.abort()?)).is_ok()
+        !self.base().is_away() && self.begin().and_then(|txn| Ok(txn.abort()?)).is_ok()
     }
 
     fn begin(&self) -> Result<WriteTransaction, StoreError> {
@@ -334,6 +381,45 @@ impl Packed {
         // Written seldom and not waited for: the longer commit buys a short walk after a kill.
         txn.set_quick_repair(true);
         Ok(txn)
+    }
+}
+
+fn open_base(read: &ReadTransaction) -> Result<Base, StoreError> {
+    Base::open(read, Folded::read(read)?.fold)
+}
+
+/// How far the packed layer of the view goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Folded {
+    /// The number of the newest folding.
+    pub(crate) fold: u64,
+    /// The changes that came before this are in it.
+    pub(crate) upto: u64,
+}
+
+impl Folded {
+    const KEY: &'static str = "folded";
+
+    fn read(read: &ReadTransaction) -> Result<Self, StoreError> {
+        let table = read.open_table(PACKED_META)?;
+        let Some(row) = table.get(Self::KEY)? else {
+            return Ok(Self::default());
+        };
+        let what = "description of the packed file";
+        let mut reader = Reader::new(codec::open(row.value(), what)?, what);
+        Ok(Self {
+            fold: reader.uint()?,
+            upto: reader.uint()?,
+        })
+    }
+
+    fn write(self, txn: &WriteTransaction) -> Result<(), StoreError> {
+        let mut content = Vec::new();
+        put_uint(&mut content, self.fold);
+        put_uint(&mut content, self.upto);
+        txn.open_table(PACKED_META)?
+            .insert(Self::KEY, codec::seal(&content).as_slice())?;
+        Ok(())
     }
 }
 
@@ -452,6 +538,9 @@ pub(crate) const FIRST_TABLE: u8 = 32;
 const COPIED: [TableDefinition<'static, &[u8], &[u8]>; 6] =
     [BLOCKS, BLOCK_ENDS, HASHES, TOUCHES, KEYS, TRANSITIONS];
 const COPIED_ARRIVALS: u8 = FIRST_TABLE + COPIED.len() as u8;
+const COPIED_FOLDED: u8 = COPIED_ARRIVALS + 1;
+/// The first of the three parts of the view.
+const COPIED_VIEW: u8 = COPIED_FOLDED + 1;
 
 /// Every row of the packed file, for a backup.
 pub(crate) fn copy_out(
@@ -468,6 +557,15 @@ pub(crate) fn copy_out(
         let (key, value) = row?;
         each(COPIED_ARRIVALS, &key.value().to_be_bytes(), value.value())?;
     }
+    if let Some(row) = read.open_table(PACKED_META)?.get(Folded::KEY)? {
+        each(COPIED_FOLDED, Folded::KEY.as_bytes(), row.value())?;
+    }
+    for (number, part) in Part::ALL.into_iter().enumerate() {
+        for row in read.open_table(base::table(part))?.iter()? {
+            let (key, value) = row?;
+            each(COPIED_VIEW + number as u8, key.value(), value.value())?;
+        }
+    }
     Ok(())
 }
 
@@ -482,6 +580,15 @@ pub(crate) fn copy_in(
     if table == COPIED_ARRIVALS {
         let first = u64::from_be_bytes(key.try_into().map_err(|_| damaged())?);
         txn.open_table(ARRIVALS)?.insert(first, value)?;
+        return Ok(());
+    }
+    if table == COPIED_FOLDED {
+        txn.open_table(PACKED_META)?.insert(Folded::KEY, value)?;
+        return Ok(());
+    }
+    if let Some(number) = table.checked_sub(COPIED_VIEW) {
+        let part = Part::ALL.get(usize::from(number)).ok_or_else(damaged)?;
+        txn.open_table(base::table(*part))?.insert(key, value)?;
         return Ok(());
     }
     let known = COPIED

@@ -134,7 +134,8 @@ fn raw(disk: &SimDisk, file: &str, change: impl FnOnce(&redb::WriteTransaction))
     txn.commit().unwrap();
 }
 
-const INDEX: redb::TableDefinition<'static, &[u8], ()> = redb::TableDefinition::new("index");
+const INDEX: redb::TableDefinition<'static, &[u8], &[u8]> =
+    redb::TableDefinition::new("index_keys");
 const ROWS: redb::TableDefinition<'static, &[u8], &[u8]> = redb::TableDefinition::new("rows");
 const TEXTS: redb::TableDefinition<'static, &[u8], &[u8]> = redb::TableDefinition::new("texts");
 const BLOCKS: redb::TableDefinition<'static, &[u8], &[u8]> = redb::TableDefinition::new("blocks");
@@ -154,7 +155,7 @@ fn whatever_is_taken_out_of_the_view_is_found_and_healed() {
             drop(
                 txn.open_table(INDEX)
                     .unwrap()
-                    .insert(b"s-nothing-real-here-at-all".as_slice(), ())
+                    .insert(b"s-nothing-real-here-at-all".as_slice(), [1].as_slice())
                     .unwrap(),
             )
         }),
@@ -164,7 +165,7 @@ fn whatever_is_taken_out_of_the_view_is_found_and_healed() {
             drop(
                 txn.open_table(INDEX)
                     .unwrap()
-                    .insert(key.as_slice(), ())
+                    .insert(key.as_slice(), [1].as_slice())
                     .unwrap(),
             );
         }),
@@ -231,13 +232,13 @@ fn a_flipped_byte_of_the_packed_log_is_found() {
 fn a_newer_format_is_refused_and_the_file_left_as_it_is() {
     let (mut node, _) = board();
     node.node()
-        .with_store(|store| store.set_format_for_test(2))
+        .with_store(|store| store.set_format_for_test(3))
         .unwrap();
     node.stop();
     let before = ["packed.redb", "lease.json"].map(|name| node.disk.bytes(name));
     match open(&node.disk) {
-        Err(error @ StoreError::Newer(2)) => {
-            assert!(error.to_string().contains("format 2"), "{error}")
+        Err(error @ StoreError::Newer(3)) => {
+            assert!(error.to_string().contains("format 3"), "{error}")
         }
         other => panic!("opened: {other:?}"),
     }
@@ -251,7 +252,7 @@ fn a_newer_format_is_refused_and_the_file_left_as_it_is() {
         let old = {
             let row = meta.get("store").unwrap().unwrap();
             let text = String::from_utf8_lossy(row.value()).into_owned();
-            assert!(text.contains("\"format\":2"), "{text}");
+            assert!(text.contains("\"format\":3"), "{text}");
             row.value().to_vec()
         };
         meta.insert("store", old.as_slice()).unwrap();

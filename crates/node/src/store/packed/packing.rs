@@ -1,13 +1,16 @@
 //! Moving the oldest unpacked changes into the packed file.
 
-use std::{collections::BTreeMap, sync::atomic::Ordering};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::Ordering,
+};
 
-use redb::{ReadableTable, WriteTransaction};
+use redb::{ReadableDatabase, ReadableTable, ReadableTableMetadata, WriteTransaction};
 
 use super::{
-    ARRIVALS, BLOCK_ENDS, BLOCKS, BlockEnd, HASHES, KEYS, TEXT_FIELDS, TOUCHES, TOUCHES_ROW,
-    TRANSITIONS, block_key, decode_places, decode_touches, encode_places, encode_touches, end_key,
-    start_op_of,
+    ARRIVALS, BLOCK_ENDS, BLOCKS, Base, BlockEnd, Folded, HASHES, KEYS, TEXT_FIELDS, TOUCHES,
+    TOUCHES_ROW, TRANSITIONS, base, block_key, decode_places, decode_touches, encode_places,
+    encode_touches, end_key, fold, start_op_of,
 };
 use crate::{
     search::{self, IndexedText, ObjectKey},
@@ -15,8 +18,9 @@ use crate::{
         Damage, HOT_MAX, Store, StoreError,
         blocks::{self, BLOCK_CHANGES, LogEntry, SLICE_BYTES},
         codec, index, key_hash,
+        layers::{GONE, Part, Snapshot, Tables},
         state::LogRecord,
-        view::{StoreView, Tables},
+        view::StoreView,
     },
 };
 
@@ -24,27 +28,37 @@ use crate::{
 /// and the next packing is not due at once.
 pub(crate) const PACK_CHANGES: usize = HOT_MAX / 2;
 
+/// Bytes of rows, texts and index keys that may lie hot before folding starts: one change can touch
+/// many objects or bring long texts.
+const HOT_BYTES: u64 = 24 << 20;
+/// Entries that one commit takes out of the hot tables: the writer waits so long.
+const REMOVED_AT_ONCE: usize = 2_048;
+
 impl Store {
     /// Whether so much is unpacked that packing is due.
     pub fn wants_packing(&self) -> bool {
-        self.unpacked() > HOT_MAX
+        self.unpacked() > HOT_MAX || self.weight() > HOT_BYTES
     }
 
-    /// Packs the oldest unpacked changes, at most half of what may be unpacked: first durably into the packed
-    /// file, then out of the hot one. Returns how many. May run beside readers and the writer.
+    /// Packs the oldest unpacked changes, at most half of what may be unpacked, and folds all that
+    /// changed of the view: first durably into the packed file, then out of the hot one. Returns
+    /// how many changes. May run beside readers and the writer.
     ///
     /// # Errors
     ///
     /// Where a file fails; what was packed so far is in both files then, and equal.
     pub fn pack(&self) -> Result<usize, StoreError> {
         let packing = self.packing();
-        let view = self.view(0)?;
         let end = self.arrivals();
+        let weight = self.weight();
+        let view = self.view(0)?;
         let begin = self.packed.end();
         let arrivals: Vec<u64> = (begin..end).take(PACK_CHANGES).collect();
-        let Some(last) = arrivals.last().copied() else {
+        let hot = &view.tables;
+        let folds = hot.is_changed()?;
+        if arrivals.is_empty() && !folds {
             return Ok(0);
-        };
+        }
         let mut records = Vec::with_capacity(arrivals.len());
         for arrival in &arrivals {
             let record = view
@@ -56,17 +70,32 @@ impl Store {
         let txn = self.packed.begin()?;
         let texts = self.pack_log(&view, &txn, &records)?;
         let merged = search::merge(&txn, &texts)?;
+        let folded = if folds {
+            Some(self.fold(&txn, hot)?)
+        } else {
+            None
+        };
         txn.commit()?;
-        self.packed.end.store(last + 1, Ordering::Release);
+        if let Some(last) = arrivals.last() {
+            self.packed.end.store(last + 1, Ordering::Release);
+        }
+        if let Some(folded) = folded {
+            let base = Base::open(&self.packed.database.begin_read()?, folded.fold)?;
+            drop(self.packed.show(base));
+        }
         if merged.needs_rebuild {
             self.rebuild_texts()?;
         }
         self.forget_hot(&arrivals)?;
+        if let Some(folded) = folded {
+            self.remove_folded(hot, folded.fold)?;
+            self.lighten(weight);
+        }
         let mut hot_texts = self.hot_texts();
         if let Some(hot) = hot_texts.as_mut() {
             // What is still unpacked stays in the index in memory.
             let state = self.state_read();
-            let waiting: std::collections::BTreeSet<ObjectKey> = state
+            let waiting: BTreeSet<ObjectKey> = state
                 .hot
                 .entries
                 .values()
@@ -85,6 +114,73 @@ impl Store {
         Ok(arrivals.len())
     }
 
+    /// Puts everything hot into the packed layer's blocks.
+    fn fold(&self, txn: &WriteTransaction, hot: &Snapshot) -> Result<Folded, StoreError> {
+        if hot.base.is_none() {
+            for part in Part::ALL {
+                txn.delete_table(base::table(part))?;
+            }
+        }
+        for part in Part::ALL {
+            let changed = hot.part(part).iter()?.map(|row| {
+                let (key, value) = row?;
+                let plain = match value.value() {
+                    GONE => None,
+                    value => Some(part.plain(value)?),
+                };
+                Ok((key.value().to_vec(), plain))
+            });
+            fold::fold(txn, part, changed)?;
+        }
+        let folded = Folded {
+            fold: hot.base.fold + 1,
+            upto: match hot.log.last()? {
+                Some((arrival, _)) => arrival.value() + 1,
+                None => self.packed.end(),
+            },
+        };
+        folded.write(txn)?;
+        Ok(folded)
+    }
+
+    /// Takes what was folded out of the hot tables, but what has another value by now: each commit
+    /// a part of it, for whatever stays hides an equal value.
+    fn remove_folded(&self, hot: &Snapshot, fold: u64) -> Result<(), StoreError> {
+        let mut entries = Vec::new();
+        for part in Part::ALL {
+            for row in hot.part(part).iter()? {
+                let (key, value) = row?;
+                entries.push((part, key, value));
+                if entries.len() == REMOVED_AT_ONCE {
+                    self.remove_equal(&std::mem::take(&mut entries), fold)?;
+                }
+            }
+        }
+        self.remove_equal(&entries, fold)
+    }
+
+    fn remove_equal(
+        &self,
+        entries: &[(Part, HotBytes<'_>, HotBytes<'_>)],
+        fold: u64,
+    ) -> Result<(), StoreError> {
+        let txn = self.begin()?;
+        for part in Part::ALL {
+            let mut table = txn.open_table(part.hot())?;
+            for (_, key, value) in entries.iter().filter(|(of, ..)| *of == part) {
+                let is_equal = table
+                    .get(key.value())?
+                    .is_some_and(|now| now.value() == value.value());
+                if is_equal {
+                    table.remove(key.value())?;
+                }
+            }
+        }
+        self.write_layers(&txn, |layers| layers.removed = fold)?;
+        txn.commit()?;
+        Ok(())
+    }
+
     fn pack_log<T: Tables>(
         &self,
         view: &StoreView<'_, T>,
@@ -96,7 +192,7 @@ impl Store {
         let mut keys: BTreeMap<Vec<u8>, Vec<(u32, u64)>> = BTreeMap::new();
         let mut touches: BTreeMap<[u8; 12], Vec<(u64, u32, u64)>> = BTreeMap::new();
         let mut runs: BTreeMap<u32, Vec<(u64, u64, &LogRecord, LogEntry)>> = BTreeMap::new();
-        let mut texts = std::collections::BTreeSet::new();
+        let mut texts = BTreeSet::new();
         let mut transitions = txn.open_table(TRANSITIONS)?;
         for (arrival, record) in records {
             let document = {
@@ -260,6 +356,20 @@ impl Store {
             before = Some(last.hash);
         }
         Ok(())
+    }
+}
+
+type HotBytes<'h> = redb::AccessGuard<'h, &'static [u8]>;
+
+impl Snapshot {
+    /// Whether anything lies above the packed layer.
+    fn is_changed(&self) -> Result<bool, StoreError> {
+        for part in Part::ALL {
+            if !self.part(part).is_empty()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
