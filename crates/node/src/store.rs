@@ -206,11 +206,11 @@ pub struct Cache {
 
 impl Default for Cache {
     fn default() -> Self {
-        // Together with the code, the index of the unpacked log and a page of answers this keeps a
-        // node below 150 MB whatever its store's size.
+        // Together with the code, the index of the unpacked log, unpacked blocks and a page of
+        // answers this keeps a node below 150 MB whatever its store's size.
         Self {
-            hot: 72 << 20,
-            packed: 16 << 20,
+            hot: 32 << 20,
+            packed: 48 << 20,
         }
     }
 }
@@ -283,6 +283,11 @@ impl Store {
                 ));
             }
             _ => {}
+        }
+        if !read_lease(&*disk)?.is_some_and(|lease| lease.clean) {
+            // Not closed by whoever had it open: redb is about to read every page that is in use,
+            // each by itself and in no order.
+            disk.read_ahead(HOT_FILE, READ_AHEAD_BYTES);
         }
         let (hot, _) = open_database(&*disk, HOT_FILE, cache.hot)?;
         let meta = read_meta(&hot)?;
@@ -420,8 +425,7 @@ impl Store {
     ///
     /// Where the lease cannot be read or written.
     pub fn take_lease(&self) -> Result<bool, StoreError> {
-        let lease = self.disk.read(LEASE_FILE).map_err(StoreError::Io)?;
-        let lease: Option<Lease> = lease.and_then(|content| serde_json::from_slice(&content).ok());
+        let lease = read_lease(&*self.disk)?;
         let commit = self.state_read().next_arrival;
         let meta = self.meta();
         let trusted = lease.is_some_and(|lease| {
@@ -558,28 +562,31 @@ impl Store {
     }
 
     fn load_projects(&self) -> Result<(), StoreError> {
+        match self.read_projects() {
+            Ok(projects) => self.state_write().projects = projects,
+            Err(StoreError::Damage(damage)) => {
+                // The view is computed from the log; refusing the store over it would leave nobody
+                // who could compute it again.
+                tracing::error!(%damage, "the view has to be computed again");
+                self.meta
+                    .write()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner)
+                    .view_rules = 0;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn read_projects(&self) -> Result<BTreeMap<ObjectId, ProjectEntry>, StoreError> {
         let view = self.view(0)?;
         let mut projects = BTreeMap::new();
         for id in view.index_objects(&index::projects_prefix())? {
-            match view.stored(id) {
-                Ok(Some((_, stored))) => {
-                    projects.insert(id, project_entry(id, &stored));
-                }
-                Ok(None) => {}
-                Err(StoreError::Damage(damage)) => {
-                    // A row is computed from the log; refusing the store over one would leave
-                    // nobody who could compute it again.
-                    tracing::error!(%damage, project = %id, "the view has to be computed again");
-                    self.meta
-                        .write()
-                        .unwrap_or_else(std::sync::PoisonError::into_inner)
-                        .view_rules = 0;
-                }
-                Err(error) => return Err(error),
+            if let Some((_, stored)) = view.stored(id)? {
+                projects.insert(id, project_entry(id, &stored));
             }
         }
-        self.state_write().projects = projects;
-        Ok(())
+        Ok(projects)
     }
 
     /// Bytes that the store's files take.
@@ -721,6 +728,14 @@ fn begin(database: &Database) -> Result<WriteTransaction, StoreError> {
     Ok(txn)
 }
 
+/// More than the hot file takes but in a store that was carried over and not packed since.
+const READ_AHEAD_BYTES: u64 = 64 << 20;
+
+fn read_lease(disk: &dyn Disk) -> Result<Option<Lease>, StoreError> {
+    let lease = disk.read(LEASE_FILE).map_err(StoreError::Io)?;
+    Ok(lease.and_then(|content| serde_json::from_slice(&content).ok()))
+}
+
 fn open_database(
     disk: &dyn Disk,
     name: &str,
@@ -773,12 +788,12 @@ impl LayersMeta {
 }
 
 /// The index of format 1.
-const INDEX_1: TableDefinition<'static, &[u8], ()> = TableDefinition::new("index");
+pub(crate) const INDEX_1: TableDefinition<'static, &[u8], ()> = TableDefinition::new("index");
 
 /// Makes a store of format 1 one of this format: its whole view lies hot, over an empty packed
 /// layer, until it is folded.
 fn carry_over(hot: &Database, packed: &Database, meta: Meta) -> Result<Meta, StoreError> {
-    Packed::init(packed, &meta.generation)?;
+    packed::carry_over(packed, &meta.generation)?;
     let meta = Meta {
         format: FORMAT,
         ..meta

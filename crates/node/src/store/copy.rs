@@ -5,8 +5,8 @@ use std::io::{BufReader, BufWriter, Read, Write};
 use redb::{ReadTransaction, ReadableDatabase, ReadableTable, WriteTransaction};
 
 use super::{
-    Cache, Disk, FORMAT, HOT_FILE, INDEX, LOCAL, LOG, META, Meta, PACKED_FILE, ROSTER, ROWS, STATE,
-    Store, StoreError, TEXTS, hex, layers, open_database,
+    Cache, Disk, FORMAT, HOT_FILE, INDEX, INDEX_1, LOCAL, LOG, META, Meta, PACKED_FILE, ROSTER,
+    ROWS, STATE, Store, StoreError, TEXTS, hex, open_database,
     packed::{self, Packed},
 };
 
@@ -150,6 +150,9 @@ impl Store {
         super::write_meta(&txn, &meta)?;
         packed_txn.commit()?;
         txn.commit()?;
+        if head.format < FORMAT {
+            super::carry_over(&hot, &packed_db, meta.clone())?;
+        }
         let store = Self::assemble(disk, hot, packed_db, meta)?;
         store.rebuild_texts()?;
         Ok((store, head))
@@ -195,11 +198,7 @@ fn put_hot(txn: &WriteTransaction, table: u8, key: &[u8], value: &[u8]) -> Resul
             let arrival = u64::from_be_bytes(key.try_into().map_err(|_| damaged())?);
             txn.open_table(LOG)?.insert(arrival, value).map(|_| ())?;
         }
-        // Of format 1: every key that there is.
-        8 => {
-            let mut table = txn.open_table(INDEX)?;
-            table.insert(key, layers::THERE).map(|_| ())?;
-        }
+        8 => txn.open_table(INDEX_1)?.insert(key, ()).map(|_| ())?,
         9 => txn.open_table(INDEX)?.insert(key, value).map(|_| ())?,
         _ => return Err(damaged()),
     }

@@ -16,7 +16,11 @@ use std::{borrow::Cow, cmp::Ordering, ops::Bound, ops::ControlFlow, sync::Arc};
 use redb::{ReadOnlyTable, ReadableDatabase, ReadableTable, Table, TableDefinition};
 use stead_doc::id::ObjectId;
 
-use super::{Damage, INDEX, LOG, ROWS, StoreError, TEXTS, index, packed::Base, rows};
+use super::{
+    Damage, INDEX, LOG, ROWS, StoreError, TEXTS, index,
+    packed::{Base, Blocks},
+    rows,
+};
 
 /// A part of the view: each has a hot table and packed blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,6 +40,15 @@ impl Part {
             Self::Rows => ROWS,
             Self::Texts => TEXTS,
             Self::Index => INDEX,
+        }
+    }
+
+    /// Its packed blocks.
+    pub(crate) fn packed(self) -> Blocks {
+        match self {
+            Self::Rows => Blocks::Rows,
+            Self::Texts => Blocks::Texts,
+            Self::Index => Blocks::Index,
         }
     }
 
@@ -178,7 +191,7 @@ where
         match self.part(part).get(key)? {
             Some(value) if value.value() == GONE => Ok(None),
             Some(value) => Ok(Some(part.plain(value.value())?)),
-            None => self.base.get(part, key),
+            None => self.base.get(part.packed(), key),
         }
     }
 }
@@ -226,7 +239,7 @@ where
         let mut hot = self.part(part).range::<&[u8]>(range)?;
         let mut next = || if reverse { hot.next_back() } else { hot.next() }.transpose();
         let mut above = next()?;
-        let mut below = self.base.cursor(part, start, end, reverse)?;
+        let mut below = self.base.cursor(part.packed(), start, end, reverse)?;
         loop {
             let order = match (&above, below.entry()) {
                 (None, None) => return Ok(()),
@@ -267,3 +280,6 @@ fn end_of(prefix: &[u8]) -> Vec<u8> {
     }
     vec![u8::MAX; prefix.len() + 16]
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,30 +15,45 @@ use redb::{Range, ReadOnlyTable, ReadTransaction, TableDefinition};
 use crate::store::{
     Damage, StoreError,
     codec::{self, Reader, put_bytes, put_uint},
-    layers::Part,
 };
 
-/// The table that holds a part's blocks.
-pub(crate) fn table(part: Part) -> TableDefinition<'static, &'static [u8], &'static [u8]> {
-    TableDefinition::new(match part {
-        Part::Rows => "view_rows",
-        Part::Texts => "view_texts",
-        Part::Index => "view_index",
-    })
+/// What is kept in blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Blocks {
+    Rows,
+    Texts,
+    Index,
+    /// `(document, arrival, object, field)` -> value: how status and assignee moved.
+    Transitions,
 }
 
-fn what(part: Part) -> &'static str {
-    match part {
-        Part::Rows => "block of rows",
-        Part::Texts => "block of texts",
-        Part::Index => "block of index keys",
+impl Blocks {
+    pub(crate) const ALL: [Self; 4] = [Self::Rows, Self::Texts, Self::Index, Self::Transitions];
+
+    /// The table that holds them.
+    pub(crate) fn table(self) -> TableDefinition<'static, &'static [u8], &'static [u8]> {
+        TableDefinition::new(match self {
+            Self::Rows => "blocks_of_rows",
+            Self::Texts => "blocks_of_texts",
+            Self::Index => "blocks_of_index",
+            Self::Transitions => "blocks_of_transitions",
+        })
+    }
+
+    pub(super) fn what(self) -> &'static str {
+        match self {
+            Self::Rows => "block of rows",
+            Self::Texts => "block of texts",
+            Self::Index => "block of index keys",
+            Self::Transitions => "block of transitions",
+        }
     }
 }
 
-type Blocks = ReadOnlyTable<&'static [u8], &'static [u8]>;
+type BlockTable = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
 enum Tables {
-    Open([Blocks; 3]),
+    Open([BlockTable; 4]),
     /// There is no packed layer: a view made anew lies hot alone until it is folded.
     None,
     /// The file is being worked on, or could not be read after that.
@@ -81,10 +96,11 @@ impl Base {
     }
 
     pub(crate) fn open(read: &ReadTransaction, fold: u64) -> Result<Self, StoreError> {
-        let [rows, texts, index] = Part::ALL.map(|part| read.open_table(table(part)));
+        let [rows, texts, index, transitions] =
+            Blocks::ALL.map(|blocks| read.open_table(blocks.table()));
         Ok(Self {
             fold,
-            tables: Tables::Open([rows?, texts?, index?]),
+            tables: Tables::Open([rows?, texts?, index?, transitions?]),
             cache: Mutex::default(),
         })
     }
@@ -97,51 +113,52 @@ impl Base {
         matches!(self.tables, Tables::Away)
     }
 
-    fn table(&self, part: Part) -> Result<Option<&Blocks>, StoreError> {
+    fn table(&self, of: Blocks) -> Result<Option<&BlockTable>, StoreError> {
         match &self.tables {
-            Tables::Open([rows, texts, index]) => Ok(Some(match part {
-                Part::Rows => rows,
-                Part::Texts => texts,
-                Part::Index => index,
+            Tables::Open([rows, texts, index, transitions]) => Ok(Some(match of {
+                Blocks::Rows => rows,
+                Blocks::Texts => texts,
+                Blocks::Index => index,
+                Blocks::Transitions => transitions,
             })),
             Tables::None => Ok(None),
             Tables::Away => Err(StoreError::Broken("packed.redb cannot be read now")),
         }
     }
 
-    pub(crate) fn get(&self, part: Part, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let Some(table) = self.table(part)? else {
+    pub(crate) fn get(&self, of: Blocks, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let Some(table) = self.table(of)? else {
             return Ok(None);
         };
         let Some(row) = table.range::<&[u8]>(..=key)?.next_back() else {
             return Ok(None);
         };
         let (first, record) = row?;
-        let block = self.block(part, first.value(), record.value())?;
+        let block = self.block(of, first.value(), record.value())?;
         Ok(block.find(key).map(<[u8]>::to_vec))
     }
 
-    fn block(&self, part: Part, first: &[u8], record: &[u8]) -> Result<Arc<Block>, Damage> {
+    fn block(&self, of: Blocks, first: &[u8], record: &[u8]) -> Result<Arc<Block>, Damage> {
         let lock = || self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(block) = lock().get(part, first) {
+        if let Some(block) = lock().get(of, first) {
             return Ok(block);
         }
-        let block = Arc::new(Block::decode(record, what(part))?);
-        lock().insert(part, first, &block);
+        let block = Arc::new(Block::decode(record, of.what())?);
+        lock().insert(of, first, &block);
         Ok(block)
     }
 
-    /// The entries of a part from `start` on and before `end`.
+    /// Entries from `start` on and before `end`.
     pub(crate) fn cursor(
         &self,
-        part: Part,
+        of: Blocks,
         start: &[u8],
         end: Option<&[u8]>,
         reverse: bool,
     ) -> Result<Cursor<'_>, StoreError> {
         let mut cursor = Cursor {
             base: self,
-            part,
+            of,
             blocks: None,
             start: start.to_vec(),
             end: end.map(<[u8]>::to_vec),
@@ -149,7 +166,7 @@ impl Base {
             block: None,
             at: 0,
         };
-        if let Some(table) = self.table(part)? {
+        if let Some(table) = self.table(of)? {
             let first = match table.range::<&[u8]>(..=start)?.next_back() {
                 Some(row) => row?.0.value().to_vec(),
                 None => start.to_vec(),
@@ -167,7 +184,7 @@ impl Base {
 /// Walks the entries of a part of the packed layer, a block at a time.
 pub(crate) struct Cursor<'b> {
     base: &'b Base,
-    part: Part,
+    of: Blocks,
     blocks: Option<Range<'b, &'static [u8], &'static [u8]>>,
     start: Vec<u8>,
     end: Option<Vec<u8>>,
@@ -212,7 +229,7 @@ impl Cursor<'_> {
             };
             let Some(row) = row else { return Ok(()) };
             let (first, record) = row?;
-            let block = self.base.block(self.part, first.value(), record.value())?;
+            let block = self.base.block(self.of, first.value(), record.value())?;
             let at = if self.reverse {
                 let below = self.end.as_deref().map(|end| block.lower(end));
                 below.unwrap_or(block.len()).checked_sub(1)
@@ -372,8 +389,8 @@ fn inflate(bytes: &[u8], size: usize) -> Option<Vec<u8>> {
 /// generations: what is not asked for while one fills up goes with the other.
 #[derive(Default)]
 struct Cache {
-    young: BTreeMap<(Part, Box<[u8]>), Arc<Block>>,
-    old: BTreeMap<(Part, Box<[u8]>), Arc<Block>>,
+    young: BTreeMap<(Blocks, Box<[u8]>), Arc<Block>>,
+    old: BTreeMap<(Blocks, Box<[u8]>), Arc<Block>>,
     young_bytes: usize,
 }
 
@@ -383,8 +400,8 @@ const CACHE_BYTES: usize = 4 << 20;
 const CACHED_BLOCK_BYTES: usize = 128 << 10;
 
 impl Cache {
-    fn get(&mut self, part: Part, first: &[u8]) -> Option<Arc<Block>> {
-        let key = (part, Box::from(first));
+    fn get(&mut self, of: Blocks, first: &[u8]) -> Option<Arc<Block>> {
+        let key = (of, Box::from(first));
         if let Some(block) = self.young.get(&key) {
             return Some(block.clone());
         }
@@ -393,13 +410,13 @@ impl Cache {
         Some(block)
     }
 
-    fn insert(&mut self, part: Part, first: &[u8], block: &Arc<Block>) {
+    fn insert(&mut self, of: Blocks, first: &[u8], block: &Arc<Block>) {
         if block.bytes() <= CACHED_BLOCK_BYTES {
-            self.keep((part, Box::from(first)), block.clone());
+            self.keep((of, Box::from(first)), block.clone());
         }
     }
 
-    fn keep(&mut self, key: (Part, Box<[u8]>), block: Arc<Block>) {
+    fn keep(&mut self, key: (Blocks, Box<[u8]>), block: Arc<Block>) {
         if self.young_bytes > CACHE_BYTES {
             self.old = std::mem::take(&mut self.young);
             self.young_bytes = 0;

@@ -4,15 +4,22 @@ use std::collections::{BTreeSet, VecDeque};
 
 use redb::{ReadableTable, Table, WriteTransaction};
 
-use super::base::{self, Block};
+use super::base::{self, Block, Blocks};
 use crate::store::{
     StoreError,
     codec::{self, put_uint},
-    layers::Part,
 };
 
-/// Bytes of a block's record and key: with redb's own numbers they fill a page of 4 KiB.
-const BLOCK_BYTES: usize = 4_096 - 4 - 8;
+/// Bytes of a block's record and key: with redb's own numbers they fill a page of 4 KiB, or one of
+/// 8 KiB where entries are so long that few of them make a block.
+fn block_bytes(of: Blocks) -> usize {
+    const OWN: usize = 4 + 8;
+    match of {
+        Blocks::Rows | Blocks::Index | Blocks::Transitions => 4_096 - OWN,
+        Blocks::Texts => 8_192 - OWN,
+    }
+}
+
 /// How full blocks are made, so that one that grows a little need not be parted.
 const FILLED: f64 = 0.94;
 /// A block that would be left emptier than this takes a neighbour's entries in.
@@ -22,19 +29,21 @@ const NEIGHBOURS: usize = 2;
 /// Blocks' worth of entries held in memory at most.
 const HELD: f64 = 12.0;
 /// Folding is off the write path and what it writes stays.
-const LEVEL: i32 = 6;
+const LEVEL: i32 = 3;
 
 type Entry = (Vec<u8>, Vec<u8>);
 
-/// Puts changed entries, in key order, into a part's blocks; those without a value go.
+/// Puts changed entries, in key order, into blocks; those without a value go.
 pub(super) fn fold(
     txn: &WriteTransaction,
-    part: Part,
+    of: Blocks,
     changed: impl Iterator<Item = Result<(Vec<u8>, Option<Vec<u8>>), StoreError>>,
 ) -> Result<(), StoreError> {
     let mut folder = Folder {
-        table: txn.open_table(base::table(part))?,
+        table: txn.open_table(of.table())?,
         compressor: zstd::bulk::Compressor::new(LEVEL).map_err(StoreError::Io)?,
+        what: of.what(),
+        block_bytes: block_bytes(of),
         ratio: 0.5,
         pending: VecDeque::new(),
         pending_bytes: 0,
@@ -96,6 +105,8 @@ impl<I: Iterator<Item = Result<(Vec<u8>, Option<Vec<u8>>), StoreError>>> Changed
 struct Folder<'t> {
     table: Table<'t, &'static [u8], &'static [u8]>,
     compressor: zstd::bulk::Compressor<'static>,
+    what: &'static str,
+    block_bytes: usize,
     /// Bytes on disk for a byte of an entry, as the blocks at hand have it.
     ratio: f64,
     pending: VecDeque<Entry>,
@@ -126,7 +137,7 @@ impl Folder<'_> {
         let Some(record) = self.table.get(first.as_slice())? else {
             return Ok(None);
         };
-        let block = Block::decode(record.value(), "block of the view")?;
+        let block = Block::decode(record.value(), self.what)?;
         let plain: usize = (0..block.len())
             .filter_map(|at| block.entry(at))
             .map(|(key, value)| key.len() + value.len())
@@ -181,7 +192,7 @@ impl Folder<'_> {
         self.pending.push_back((key, value));
         if self.blocks() > HELD {
             while self.blocks() > HELD / 2.0 {
-                self.write_about(FILLED * BLOCK_BYTES as f64)?;
+                self.write_about(FILLED * self.block_bytes as f64)?;
             }
         }
         Ok(())
@@ -189,7 +200,7 @@ impl Folder<'_> {
 
     /// How many blocks the pending entries would fill.
     fn blocks(&self) -> f64 {
-        self.pending_bytes as f64 * self.ratio / BLOCK_BYTES as f64
+        self.pending_bytes as f64 * self.ratio / self.block_bytes as f64
     }
 
     fn is_ill_filled(&self) -> bool {
@@ -210,7 +221,7 @@ impl Folder<'_> {
                 }
                 pages = 2.0;
             }
-            self.write_about(self.blocks() * BLOCK_BYTES as f64 / pages)?;
+            self.write_about(self.blocks() * self.block_bytes as f64 / pages)?;
         }
         for first in std::mem::take(&mut self.stale) {
             self.table.remove(first.as_slice())?;
@@ -227,7 +238,8 @@ impl Folder<'_> {
             let size = self.size(&record) as f64;
             if !self.fits(&record) && count > 1 {
                 was_too_large = true;
-                let fewer = (count as f64 * bytes.min(BLOCK_BYTES as f64 * 0.97) / size) as usize;
+                let fewer =
+                    (count as f64 * bytes.min(self.block_bytes as f64 * 0.97) / size) as usize;
                 count = if attempt < 5 { fewer } else { count / 2 }.clamp(1, count - 1);
                 continue;
             }
@@ -258,7 +270,7 @@ impl Folder<'_> {
             .map(|(key, value)| key.len() + value.len())
             .sum();
         let plain = base::encode(front);
-        let mut out = Vec::with_capacity(BLOCK_BYTES);
+        let mut out = Vec::with_capacity(self.block_bytes);
         put_uint(&mut out, plain.len() as u64);
         out.extend(self.compressor.compress(&plain).map_err(StoreError::Io)?);
         let record = codec::seal(&out);
@@ -271,7 +283,7 @@ impl Folder<'_> {
     }
 
     fn fits(&self, record: &[u8]) -> bool {
-        self.size(record) <= BLOCK_BYTES
+        self.size(record) <= self.block_bytes
     }
 
     fn write(&mut self, count: usize, record: &[u8]) -> Result<(), StoreError> {
