@@ -164,6 +164,15 @@ proptest! {
                     );
                 }
             }
+            // Ends that are keys: where a block or a group of one begins, too.
+            for (key, _) in model.iter().step_by(1 + model.len() / 30) {
+                for reverse in [false, true] {
+                    prop_assert_eq!(
+                        walked(&view.tables, &[], Some(key), reverse),
+                        expected(&model, &[], Some(key), reverse)
+                    );
+                }
+            }
             for (key, _) in &bounds {
                 let text = view.tables.text(key).unwrap().map(|text| String::from_utf8(text).unwrap());
                 prop_assert_eq!(text.as_ref(), model.get(key));

@@ -1,7 +1,7 @@
 //! The packed layer of the view: rows, long texts and index keys in sorted blocks of a page each.
 //!
-//! A block stands under its first key and holds the entries up to the next block's: keys without
-//! what they share with the one before, values as they are, compressed together.
+//! A block stands under its first key and holds the entries up to the next block's, compressed
+//! together.
 
 use std::{
     cell::RefCell,
@@ -135,7 +135,7 @@ impl Base {
         };
         let (first, record) = row?;
         let block = self.block(of, first.value(), record.value())?;
-        Ok(block.find(key).map(<[u8]>::to_vec))
+        Ok(block.find(key)?)
     }
 
     fn block(&self, of: Blocks, first: &[u8], record: &[u8]) -> Result<Arc<Block>, Damage> {
@@ -164,6 +164,8 @@ impl Base {
             end: end.map(<[u8]>::to_vec),
             reverse,
             block: None,
+            group: 0,
+            entries: Group::default(),
             at: 0,
         };
         if let Some(table) = self.table(of)? {
@@ -181,7 +183,7 @@ impl Base {
     }
 }
 
-/// Walks the entries of a part of the packed layer, a block at a time.
+/// Walks entries of the packed layer, a few at a time.
 pub(crate) struct Cursor<'b> {
     base: &'b Base,
     of: Blocks,
@@ -190,66 +192,114 @@ pub(crate) struct Cursor<'b> {
     end: Option<Vec<u8>>,
     reverse: bool,
     block: Option<Arc<Block>>,
+    /// The group of the block that it is in, and the place in that.
+    group: usize,
+    entries: Group,
     at: usize,
 }
 
 impl Cursor<'_> {
     /// Where it stands.
     pub(crate) fn entry(&self) -> Option<(&[u8], &[u8])> {
-        let (key, value) = self.block.as_ref()?.entry(self.at)?;
+        let (key, value) = self.entries.entry(self.block.as_ref()?, self.at)?;
         let inside =
             key >= self.start.as_slice() && self.end.as_deref().is_none_or(|end| key < end);
         inside.then_some((key, value))
     }
 
     pub(crate) fn advance(&mut self) -> Result<(), StoreError> {
-        let length = self.block.as_ref().map_or(0, |block| block.len());
         let next = if self.reverse {
             self.at.checked_sub(1)
         } else {
-            Some(self.at + 1).filter(|at| *at < length)
+            Some(self.at + 1)
         };
-        match next {
-            Some(at) => self.at = at,
-            None => self.next_block()?,
+        match next.filter(|at| *at < self.entries.len()) {
+            Some(at) => {
+                self.at = at;
+                Ok(())
+            }
+            None => self.next_group(),
         }
-        Ok(())
+    }
+
+    fn next_group(&mut self) -> Result<(), StoreError> {
+        let Some(block) = self.block.clone() else {
+            return Ok(());
+        };
+        let next = if self.reverse {
+            self.group.checked_sub(1)
+        } else {
+            Some(self.group + 1)
+        };
+        match next.filter(|group| *group < block.groups()) {
+            Some(group) => {
+                self.group = group;
+                self.entries = block.group(group)?;
+                self.at = if self.reverse {
+                    self.entries.len().saturating_sub(1)
+                } else {
+                    0
+                };
+                Ok(())
+            }
+            None => self.next_block(),
+        }
     }
 
     fn next_block(&mut self) -> Result<(), StoreError> {
-        loop {
-            self.block = None;
-            let Some(blocks) = &mut self.blocks else {
-                return Ok(());
-            };
-            let row = if self.reverse {
-                blocks.next_back()
-            } else {
-                blocks.next()
-            };
-            let Some(row) = row else { return Ok(()) };
-            let (first, record) = row?;
-            let block = self.base.block(self.of, first.value(), record.value())?;
-            let at = if self.reverse {
-                let below = self.end.as_deref().map(|end| block.lower(end));
-                below.unwrap_or(block.len()).checked_sub(1)
-            } else {
-                Some(block.lower(&self.start)).filter(|at| *at < block.len())
-            };
-            if let Some(at) = at {
-                self.at = at;
-                self.block = Some(block);
-                return Ok(());
-            }
+        self.block = None;
+        let Some(blocks) = &mut self.blocks else {
+            return Ok(());
+        };
+        let row = if self.reverse {
+            blocks.next_back()
+        } else {
+            blocks.next()
+        };
+        let Some(row) = row else { return Ok(()) };
+        let (first, record) = row?;
+        let block = self.base.block(self.of, first.value(), record.value())?;
+        // To the last entry below the end, or to the first that is not below the start.
+        let bound = if self.reverse {
+            self.end.as_deref()
+        } else {
+            Some(self.start.as_slice())
+        };
+        self.group = match bound {
+            Some(bound) => block.group_of(bound)?,
+            None => block.groups().saturating_sub(1),
+        };
+        self.entries = block.group(self.group)?;
+        let below = bound.map_or(self.entries.len(), |bound| self.entries.lower(bound));
+        self.block = Some(block);
+        if self.reverse {
+            // Nothing of the group where it begins with the end; the block begins below it.
+            self.at = below.saturating_sub(1);
+            return if below > 0 { Ok(()) } else { self.next_group() };
+        }
+        self.at = below;
+        if below < self.entries.len() {
+            Ok(())
+        } else {
+            self.next_group()
         }
     }
 }
 
-/// A block, unpacked.
+/// A block, unpacked: groups of entries, in each the first key whole and the others without what
+/// they share with the one before, so that finding one reads a few.
 #[derive(Debug)]
 pub(crate) struct Block {
-    keys: Vec<u8>,
     plain: Vec<u8>,
+    /// Where each group begins, and where the last one ends.
+    groups: Vec<u32>,
+    what: &'static str,
+}
+
+/// The entries of a group.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    keys: Vec<u8>,
     places: Vec<Place>,
 }
 
@@ -261,6 +311,9 @@ struct Place {
     value_end: u32,
 }
 
+/// Entries of a group.
+const GROUP: usize = 16;
+
 impl Block {
     pub(super) fn decode(record: &[u8], what: &'static str) -> Result<Self, Damage> {
         let mut outer = Reader::new(codec::open(record, what)?, what);
@@ -271,37 +324,118 @@ impl Block {
         let plain = inflate(outer.rest(), size).ok_or(Damage { what })?;
         let mut reader = Reader::new(&plain, what);
         let count = reader.count()?;
-        let mut places = Vec::with_capacity(count);
-        let mut keys = Vec::with_capacity(plain.len() / 4);
-        let mut before = 0;
+        let mut lengths = Vec::with_capacity(count);
         for _ in 0..count {
+            lengths.push(reader.small()?);
+        }
+        let mut at = plain.len() - reader.left();
+        let mut groups = Vec::with_capacity(count + 1);
+        groups.push(at as u32);
+        for length in lengths {
+            at += length as usize;
+            groups.push(at as u32);
+        }
+        if at != plain.len() || count == 0 {
+            return Err(Damage { what });
+        }
+        Ok(Self {
+            plain,
+            groups,
+            what,
+        })
+    }
+
+    pub(super) fn groups(&self) -> usize {
+        self.groups.len() - 1
+    }
+
+    fn bytes_of(&self, group: usize) -> &[u8] {
+        let bound = |at: usize| self.groups.get(at).map_or(0, |at| *at as usize);
+        self.plain
+            .get(bound(group)..bound(group + 1))
+            .unwrap_or_default()
+    }
+
+    fn first_key(&self, group: usize) -> Result<&[u8], Damage> {
+        let mut reader = Reader::new(self.bytes_of(group), self.what);
+        match reader.uint()? {
+            0 => reader.bytes(),
+            _ => Err(reader.damage()),
+        }
+    }
+
+    /// The last group that begins below a key or with it, or else the first.
+    fn group_of(&self, key: &[u8]) -> Result<usize, Damage> {
+        let (mut low, mut high) = (0, self.groups());
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if self.first_key(middle)? <= key {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    pub(super) fn group(&self, group: usize) -> Result<Group, Damage> {
+        let bytes = self.bytes_of(group);
+        let start = self.groups.get(group).map_or(0, |at| *at as usize);
+        let mut reader = Reader::new(bytes, self.what);
+        let mut found = Group {
+            keys: Vec::with_capacity(GROUP * 48),
+            places: Vec::with_capacity(GROUP),
+        };
+        let mut before = 0;
+        while !reader.is_empty() {
             let shared = reader.small()? as usize;
-            if shared > keys.len() - before {
+            if shared > found.keys.len() - before {
                 return Err(reader.damage());
             }
-            let start = keys.len();
-            keys.extend_from_within(before..before + shared);
-            keys.extend(reader.bytes()?);
-            before = start;
+            let here = found.keys.len();
+            found.keys.extend_from_within(before..before + shared);
+            found.keys.extend(reader.bytes()?);
+            before = here;
             let value = reader.bytes()?.len();
-            let value_end = plain.len() - reader.left();
-            places.push(Place {
-                key_end: keys.len() as u32,
+            let value_end = start + bytes.len() - reader.left();
+            found.places.push(Place {
+                key_end: found.keys.len() as u32,
                 value: (value_end - value) as u32,
                 value_end: value_end as u32,
             });
         }
-        if !reader.is_empty() {
-            return Err(reader.damage());
-        }
-        Ok(Self {
-            keys,
-            plain,
-            places,
-        })
+        Ok(found)
     }
 
-    pub(super) fn len(&self) -> usize {
+    /// All entries, in order.
+    pub(super) fn entries(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Damage> {
+        let mut all = Vec::new();
+        for group in 0..self.groups() {
+            let group = self.group(group)?;
+            all.extend(
+                (0..group.len())
+                    .filter_map(|at| group.entry(self, at))
+                    .map(|(key, value)| (key.to_vec(), value.to_vec())),
+            );
+        }
+        Ok(all)
+    }
+
+    fn find(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Damage> {
+        let group = self.group(self.group_of(key)?)?;
+        let found = group.entry(self, group.lower(key));
+        Ok(found
+            .filter(|(found, _)| *found == key)
+            .map(|(_, value)| value.to_vec()))
+    }
+
+    fn bytes(&self) -> usize {
+        self.plain.len() + self.groups.len() * 4
+    }
+}
+
+impl Group {
+    fn len(&self) -> usize {
         self.places.len()
     }
 
@@ -316,9 +450,9 @@ impl Block {
             .unwrap_or_default()
     }
 
-    pub(super) fn entry(&self, at: usize) -> Option<(&[u8], &[u8])> {
+    fn entry<'g>(&'g self, block: &'g Block, at: usize) -> Option<(&'g [u8], &'g [u8])> {
         let place = self.places.get(at)?;
-        let value = self
+        let value = block
             .plain
             .get(place.value as usize..place.value_end as usize)?;
         Some((self.key(at), value))
@@ -326,46 +460,39 @@ impl Block {
 
     /// The place of the first key that is not below this one.
     fn lower(&self, key: &[u8]) -> usize {
-        let (mut low, mut high) = (0, self.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.key(middle) < key {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
-    }
-
-    fn find(&self, key: &[u8]) -> Option<&[u8]> {
-        let (found, value) = self.entry(self.lower(key))?;
-        (found == key).then_some(value)
-    }
-
-    fn bytes(&self) -> usize {
-        self.keys.len() + self.plain.len() + self.places.len() * size_of::<Place>()
+        (0..self.len())
+            .find(|at| self.key(*at) >= key)
+            .unwrap_or(self.len())
     }
 }
 
 /// Entries as a block holds them before compression.
-pub(super) fn encode<'e>(
-    entries: impl ExactSizeIterator<Item = &'e (Vec<u8>, Vec<u8>)>,
-) -> Vec<u8> {
-    let mut plain = Vec::new();
-    put_uint(&mut plain, entries.len() as u64);
+pub(super) fn encode<'e>(entries: impl Iterator<Item = &'e (Vec<u8>, Vec<u8>)>) -> Vec<u8> {
+    let mut groups: Vec<usize> = Vec::new();
+    let mut content = Vec::new();
     let mut before: &[u8] = &[];
-    for (key, value) in entries {
+    for (at, (key, value)) in entries.enumerate() {
+        if at.is_multiple_of(GROUP) {
+            groups.push(content.len());
+            before = &[];
+        }
         let shared = before
             .iter()
             .zip(key)
             .take_while(|(before, here)| before == here)
             .count();
-        put_uint(&mut plain, shared as u64);
-        put_bytes(&mut plain, key.get(shared..).unwrap_or_default());
-        put_bytes(&mut plain, value);
+        put_uint(&mut content, shared as u64);
+        put_bytes(&mut content, key.get(shared..).unwrap_or_default());
+        put_bytes(&mut content, value);
         before = key;
     }
+    let mut plain = Vec::with_capacity(content.len() + 2 * groups.len() + 4);
+    put_uint(&mut plain, groups.len() as u64);
+    let ends = groups.iter().skip(1).copied().chain([content.len()]);
+    for (start, end) in groups.iter().zip(ends) {
+        put_uint(&mut plain, (end - start) as u64);
+    }
+    plain.extend(content);
     plain
 }
 

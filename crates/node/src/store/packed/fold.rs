@@ -62,11 +62,11 @@ pub(super) fn fold(
                 Some(first) => folder.after(first)?,
                 None => None,
             };
-            let block = match at {
+            let entries = match at {
                 Some(first) => folder.take(first)?,
-                None => None,
+                None => Vec::new(),
             };
-            folder.merge(block, &mut changed, beyond.as_deref())?;
+            folder.merge(entries, &mut changed, beyond.as_deref())?;
             let Some(next) = beyond else { break };
             let goes_on = match (changed.key(), folder.after(&next)?) {
                 (None, _) => false,
@@ -133,39 +133,40 @@ impl Folder<'_> {
         Ok(row.map(|(first, _)| first.value().to_vec()))
     }
 
-    fn take(&mut self, first: Vec<u8>) -> Result<Option<Block>, StoreError> {
+    /// The entries of a block, which is written anew.
+    fn take(&mut self, first: Vec<u8>) -> Result<Vec<Entry>, StoreError> {
         let Some(record) = self.table.get(first.as_slice())? else {
-            return Ok(None);
+            return Ok(Vec::new());
         };
-        let block = Block::decode(record.value(), self.what)?;
-        let plain: usize = (0..block.len())
-            .filter_map(|at| block.entry(at))
+        let entries = Block::decode(record.value(), self.what)?.entries()?;
+        let plain: usize = entries
+            .iter()
             .map(|(key, value)| key.len() + value.len())
             .sum();
         self.ratio = (first.len() + record.value().len()) as f64 / plain.max(1) as f64;
         drop(record);
         self.stale.insert(first);
-        Ok(Some(block))
+        Ok(entries)
     }
 
     /// A block's entries with what changed before `beyond`.
     fn merge<I: Iterator<Item = Result<(Vec<u8>, Option<Vec<u8>>), StoreError>>>(
         &mut self,
-        block: Option<Block>,
+        entries: Vec<Entry>,
         changed: &mut Changed<I>,
         beyond: Option<&[u8]>,
     ) -> Result<(), StoreError> {
-        let entries = block
-            .iter()
-            .flat_map(|block| (0..block.len()).filter_map(|at| block.entry(at)));
         for (key, value) in entries {
-            while changed.key().is_some_and(|changed| changed < key) {
+            while changed
+                .key()
+                .is_some_and(|changed| changed < key.as_slice())
+            {
                 self.push_changed(changed)?;
             }
-            if changed.key() == Some(key) {
+            if changed.key() == Some(key.as_slice()) {
                 self.push_changed(changed)?;
             } else {
-                self.push(key.to_vec(), value.to_vec())?;
+                self.push(key, value)?;
             }
         }
         while changed
