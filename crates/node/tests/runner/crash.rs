@@ -82,7 +82,11 @@ fn workload(founded: &Founded, disk: &SimDisk, done: &mut dyn FnMut()) -> Result
     done();
     // Over what is packed: rows that change, index keys that go.
     let claim = json!({ "action": "claim", "projectId": "board" });
-    run(&store, &mut ids, vec![create("last", 3), claim.clone(), claim])?;
+    run(
+        &store,
+        &mut ids,
+        vec![create("last", 3), claim.clone(), claim],
+    )?;
     done();
     while store.pack()? > 0 {}
     done();

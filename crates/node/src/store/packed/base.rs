@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use redb::{Range, ReadOnlyTable, ReadTransaction, TableDefinition};
+use redb::{AccessGuard, ReadOnlyTable, ReadTransaction, TableDefinition};
 
 use crate::store::{
     Damage, StoreError,
@@ -51,6 +51,10 @@ impl Blocks {
 }
 
 type BlockTable = ReadOnlyTable<&'static [u8], &'static [u8]>;
+type BlockRow = (
+    AccessGuard<'static, &'static [u8]>,
+    AccessGuard<'static, &'static [u8]>,
+);
 
 enum Tables {
     Open([BlockTable; 4]),
@@ -159,26 +163,17 @@ impl Base {
         let mut cursor = Cursor {
             base: self,
             of,
-            blocks: None,
+            table: self.table(of)?,
             start: start.to_vec(),
             end: end.map(<[u8]>::to_vec),
             reverse,
             block: None,
+            first: Vec::new(),
             group: 0,
             entries: Group::default(),
             at: 0,
         };
-        if let Some(table) = self.table(of)? {
-            let first = match table.range::<&[u8]>(..=start)?.next_back() {
-                Some(row) => row?.0.value().to_vec(),
-                None => start.to_vec(),
-            };
-            cursor.blocks = Some(table.range::<&[u8]>((
-                Bound::Included(first.as_slice()),
-                end.map_or(Bound::Unbounded, Bound::Excluded),
-            ))?);
-            cursor.next_block()?;
-        }
+        cursor.begin()?;
         Ok(cursor)
     }
 }
@@ -187,11 +182,13 @@ impl Base {
 pub(crate) struct Cursor<'b> {
     base: &'b Base,
     of: Blocks,
-    blocks: Option<Range<'b, &'static [u8], &'static [u8]>>,
+    table: Option<&'b BlockTable>,
     start: Vec<u8>,
     end: Option<Vec<u8>>,
     reverse: bool,
     block: Option<Arc<Block>>,
+    /// The key that the block stands under.
+    first: Vec<u8>,
     /// The group of the block that it is in, and the place in that.
     group: usize,
     entries: Group,
@@ -246,20 +243,51 @@ impl Cursor<'_> {
         }
     }
 
-    fn next_block(&mut self) -> Result<(), StoreError> {
-        self.block = None;
-        let Some(blocks) = &mut self.blocks else {
+    /// To the first entry: most walks end in the block that they begin in.
+    fn begin(&mut self) -> Result<(), StoreError> {
+        let Some(table) = self.table else {
             return Ok(());
         };
         let row = if self.reverse {
-            blocks.next_back()
+            let end = self.end.as_deref();
+            let end = end.map_or(Bound::Unbounded, Bound::Excluded);
+            table.range::<&[u8]>((Bound::Unbounded, end))?.next_back()
         } else {
-            blocks.next()
+            let start = self.start.as_slice();
+            match table.range::<&[u8]>(..=start)?.next_back() {
+                Some(row) => Some(row),
+                None => table.range::<&[u8]>(start..)?.next(),
+            }
         };
-        let Some(row) = row else { return Ok(()) };
-        let (first, record) = row?;
+        self.enter(row.transpose()?)
+    }
+
+    fn next_block(&mut self) -> Result<(), StoreError> {
+        self.block = None;
+        let Some(table) = self.table else {
+            return Ok(());
+        };
+        let first = self.first.as_slice();
+        let row = if self.reverse {
+            if first <= self.start.as_slice() {
+                return Ok(());
+            }
+            table.range::<&[u8]>(..first)?.next_back()
+        } else {
+            let behind = (Bound::Excluded(first), Bound::Unbounded);
+            table.range::<&[u8]>(behind)?.next()
+        };
+        self.enter(row.transpose()?)
+    }
+
+    /// To the last entry of a block below the end, or to the first that is not below the start.
+    fn enter(&mut self, row: Option<BlockRow>) -> Result<(), StoreError> {
+        let Some((first, record)) = row else {
+            return Ok(());
+        };
         let block = self.base.block(self.of, first.value(), record.value())?;
-        // To the last entry below the end, or to the first that is not below the start.
+        self.first.clear();
+        self.first.extend(first.value());
         let bound = if self.reverse {
             self.end.as_deref()
         } else {
@@ -267,21 +295,23 @@ impl Cursor<'_> {
         };
         self.group = match bound {
             Some(bound) => block.group_of(bound)?,
-            None => block.groups().saturating_sub(1),
+            None => block.groups() - 1,
         };
         self.entries = block.group(self.group)?;
         let below = bound.map_or(self.entries.len(), |bound| self.entries.lower(bound));
         self.block = Some(block);
-        if self.reverse {
+        let at = if self.reverse {
             // Nothing of the group where it begins with the end; the block begins below it.
-            self.at = below.saturating_sub(1);
-            return if below > 0 { Ok(()) } else { self.next_group() };
-        }
-        self.at = below;
-        if below < self.entries.len() {
-            Ok(())
+            below.checked_sub(1)
         } else {
-            self.next_group()
+            Some(below).filter(|at| *at < self.entries.len())
+        };
+        match at {
+            Some(at) => {
+                self.at = at;
+                Ok(())
+            }
+            None => self.next_group(),
         }
     }
 }
