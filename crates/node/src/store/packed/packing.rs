@@ -62,6 +62,8 @@ impl Store {
         let hot = &view.tables;
         let folds = hot.is_changed()?;
         if begin == end && !folds {
+            // What was counted was never committed.
+            self.lighten(weight);
             return Ok(0);
         }
         let mut records = Vec::new();
@@ -97,8 +99,8 @@ impl Store {
         self.forget_hot(&arrivals)?;
         if let Some(folded) = folded {
             self.remove_folded(hot, folded.fold)?;
-            self.lighten(weight);
         }
+        self.lighten(weight);
         let mut hot_texts = self.hot_texts();
         if let Some(hot) = hot_texts.as_mut() {
             // What is still unpacked stays in the index in memory.
