@@ -728,8 +728,8 @@ fn begin(database: &Database) -> Result<WriteTransaction, StoreError> {
     Ok(txn)
 }
 
-/// More than the hot file takes but in a store that was carried over and not packed since.
-const READ_AHEAD_BYTES: u64 = 64 << 20;
+/// What lies hot and some more: redb puts pages at the front of the file where there is room.
+const READ_AHEAD_BYTES: u64 = 32 << 20;
 
 fn read_lease(disk: &dyn Disk) -> Result<Option<Lease>, StoreError> {
     let lease = disk.read(LEASE_FILE).map_err(StoreError::Io)?;
