@@ -7,6 +7,7 @@ use std::{
 };
 
 use proptest::prelude::*;
+use redb::ReadableTable;
 
 use super::{GONE, Part, THERE, Tables};
 use crate::store::{Cache, Directory, Store};
@@ -269,4 +270,42 @@ fn a_view_taken_while_others_write_and_fold_is_of_one_moment() {
     assert!(checked.load(Ordering::Relaxed) > 20);
     store.pack().unwrap();
     assert!(store.packed.folded().unwrap().fold > 5);
+}
+
+/// Whatever order entries come in, their blocks fit pages and fill most of them.
+#[test]
+fn blocks_fill_their_pages() {
+    let place = tempfile::tempdir().unwrap();
+    let store = store(&place);
+    for round in 0..40 {
+        let entries: Vec<_> = (0..150)
+            .map(|n| {
+                let chance = mixed(round, n);
+                let key = mixed(chance % 3_000, 5).to_be_bytes().to_vec();
+                let text =
+                    (chance % 11 > 0).then(|| noise(chance, 40 + (chance >> 20) as usize % 900));
+                (key, text)
+            })
+            .collect();
+        put(&store, &entries);
+        store.pack().unwrap();
+    }
+    let read = store.packed.read().unwrap();
+    for (part, page) in [(Part::Texts, 8_192), (Part::Index, 4_096)] {
+        let table = read.open_table(part.packed().table()).unwrap();
+        let (mut blocks, mut bytes) = (0, 0);
+        for row in table.iter().unwrap() {
+            let (key, record) = row.unwrap();
+            let size = key.value().len() + record.value().len() + 12;
+            assert!(size <= page, "a block of {size} bytes");
+            blocks += 1;
+            bytes += size;
+        }
+        assert!(blocks > 4, "{blocks} blocks");
+        let filled = bytes as f64 / (blocks * page) as f64;
+        assert!(
+            filled > 0.7,
+            "{part:?}: {blocks} blocks are filled to {filled}"
+        );
+    }
 }
