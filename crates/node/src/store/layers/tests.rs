@@ -282,8 +282,8 @@ fn blocks_fill_their_pages() {
             .map(|n| {
                 let chance = mixed(round, n);
                 let key = mixed(chance % 3_000, 5).to_be_bytes().to_vec();
-                let text =
-                    (chance % 11 > 0).then(|| noise(chance, 40 + (chance >> 20) as usize % 900));
+                let text = (!chance.is_multiple_of(11))
+                    .then(|| noise(chance, 40 + (chance >> 20) as usize % 900));
                 (key, text)
             })
             .collect();

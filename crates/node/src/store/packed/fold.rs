@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use redb::{ReadableTable, Table, WriteTransaction};
 
-use super::base::{self, Block, Blocks};
+use super::base::{self, Base, Block, Blocks};
 use crate::store::{
     StoreError,
     codec::{self, put_uint},
@@ -28,10 +28,25 @@ const WANTED: f64 = 0.72;
 const NEIGHBOURS: usize = 2;
 /// Blocks' worth of entries held in memory at most.
 const HELD: f64 = 12.0;
-/// Folding is off the write path and what it writes stays.
+/// What a folding writes is soon folded over.
 const LEVEL: i32 = 3;
+/// What is packed anew stays for longer, and nobody waits for it.
+const DENSE_LEVEL: i32 = 9;
 
 type Entry = (Vec<u8>, Vec<u8>);
+
+/// Packs the entries of `base` anew, as full as blocks are made: those that grew and were parted in
+/// many foldings leave a fifth of their pages empty.
+pub(super) fn pack_anew(txn: &WriteTransaction, of: Blocks, base: &Base) -> Result<(), StoreError> {
+    let mut cursor = base.cursor(of, &[], None, false)?;
+    let all = std::iter::from_fn(|| {
+        let (key, value) = cursor.entry()?;
+        let entry = (key.to_vec(), Some(value.to_vec()));
+        Some(cursor.advance().map(|()| entry))
+    });
+    txn.delete_table(of.table())?;
+    fold_at(DENSE_LEVEL, txn, of, all)
+}
 
 /// Puts changed entries, in key order, into blocks; those without a value go.
 pub(super) fn fold(
@@ -39,9 +54,18 @@ pub(super) fn fold(
     of: Blocks,
     changed: impl Iterator<Item = Result<(Vec<u8>, Option<Vec<u8>>), StoreError>>,
 ) -> Result<(), StoreError> {
+    fold_at(LEVEL, txn, of, changed)
+}
+
+fn fold_at(
+    level: i32,
+    txn: &WriteTransaction,
+    of: Blocks,
+    changed: impl Iterator<Item = Result<(Vec<u8>, Option<Vec<u8>>), StoreError>>,
+) -> Result<(), StoreError> {
     let mut folder = Folder {
         table: txn.open_table(of.table())?,
-        compressor: zstd::bulk::Compressor::new(LEVEL).map_err(StoreError::Io)?,
+        compressor: zstd::bulk::Compressor::new(level).map_err(StoreError::Io)?,
         what: of.what(),
         block_bytes: block_bytes(of),
         ratio: 0.5,
