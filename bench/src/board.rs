@@ -275,6 +275,10 @@ impl Disk for Counting {
     fn size(&self, name: &str) -> io::Result<u64> {
         self.disk.size(name)
     }
+
+    fn read_ahead(&self, name: &str, bytes: u64) {
+        self.disk.read_ahead(name, bytes);
+    }
 }
 
 /// Counts syncs. Locks are left out: a benchmark's home has one process.

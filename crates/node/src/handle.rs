@@ -144,7 +144,7 @@ impl Node {
         secret: [u8; 32],
         world: Arc<dyn World>,
     ) -> Result<Self, crate::core::OpenError> {
-        let store = opener()?;
+        let mut store = opener()?;
         if !store.view_is_current() {
             store.rebuild_view(&Schema::board(), &mut |done, total| {
                 tracing::info!(
@@ -159,6 +159,7 @@ impl Node {
         let store = Arc::new(RwLock::new(Some(store)));
         let (sender, receiver) = sync_channel(QUEUE_JOBS);
         let (events, _) = broadcast::channel(EVENTS_KEPT);
+        let packing: Arc<AtomicBool> = Arc::default();
         let mut writer = Writer {
             core,
             opener,
@@ -167,6 +168,7 @@ impl Node {
             events: events.clone(),
             world: world.clone(),
             last_batch: 1,
+            packing: packing.clone(),
         };
         let thread = std::thread::Builder::new()
             .name("stead-writer".to_owned())
@@ -178,7 +180,7 @@ impl Node {
             queue: Mutex::new(Some(sender)),
             writer: Mutex::new(Some(thread)),
             packer: Mutex::new(None),
-            packing: Arc::default(),
+            packing,
             events,
             world,
             secret,
@@ -569,7 +571,12 @@ struct Writer {
     events: broadcast::Sender<Event>,
     world: Arc<dyn World>,
     last_batch: usize,
+    packing: Arc<AtomicBool>,
 }
+
+/// How long a commit waits for a packing that is far behind: writes then come about as fast as they
+/// are packed, and what a start after a kill reads stays small.
+const PACKING_WAIT: Duration = Duration::from_millis(250);
 
 impl Writer {
     fn run(&mut self, receiver: &Receiver<Submission>) {
@@ -621,7 +628,25 @@ impl Writer {
         }
     }
 
+    fn wait_for_packing(&self) {
+        const STEP: Duration = Duration::from_millis(5);
+        let mut waited = Duration::ZERO;
+        while waited < PACKING_WAIT
+            && self.packing.load(Ordering::Acquire)
+            && self
+                .store
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+                .as_ref()
+                .is_some_and(Store::is_behind)
+        {
+            std::thread::park_timeout(STEP);
+            waited += STEP;
+        }
+    }
+
     fn commit(&mut self, batch: Vec<(Work, Answer)>) {
+        self.wait_for_packing();
         if self
             .store
             .read()

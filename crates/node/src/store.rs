@@ -1,16 +1,18 @@
 //! The store: what is kept, where, and in which order it becomes durable.
 //!
-//! Two redb files. The *hot* one is small and written on every commit: the unpacked log, the view
-//! (rows, long texts, secondary indexes), documents, actors (the frontier) and the roster. The
-//! *packed* one is written by packing alone, off the write path: compressed runs of the log with
-//! their indexes, idempotency keys, transitions and the text index. Whatever is in both is the
-//! same; the packed copy is durable before the hot one goes.
+//! Two redb files. The *hot* one is small and written on every commit: the unpacked log, what of the
+//! view (rows, long texts, secondary indexes) changed since the last packing, documents, actors (the
+//! frontier) and the roster. The *packed* one is written by packing alone, off the write path:
+//! compressed runs of the log with their indexes, the rest of the view, idempotency keys,
+//! transitions and the text index. Whatever is in both is the same, or the hot one is newer; the
+//! packed copy is durable before the hot one goes.
 
 mod blocks;
 mod codec;
 mod copy;
 mod disk;
 pub(crate) mod index;
+mod layers;
 mod packed;
 mod rebuild;
 mod rows;
@@ -21,11 +23,15 @@ mod write;
 use std::{
     collections::BTreeMap,
     io,
-    sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{
+        Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use redb::{
-    Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction,
+    Database, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition,
+    WriteTransaction,
 };
 use stead_doc::{
     document::DocumentName,
@@ -36,18 +42,20 @@ use stead_doc::{
 pub(crate) use blocks::LogEntry;
 pub use copy::BackupHead;
 pub use disk::{Directory, Disk, make_private_dir, replace_file, sync_dir};
+pub(crate) use layers::{Snapshot, Tables};
 pub(crate) use packed::Packed;
 pub use rebuild::Problem;
 pub(crate) use rows::Stored;
 pub(crate) use state::{Actor, HOT_MAX, State, key_hash};
-pub(crate) use view::{Snapshot, StoreView, Tables};
+pub(crate) use view::StoreView;
 pub(crate) use write::{Batch, Signed};
 
 use crate::search::HotIndex;
 use rows::RowCodec;
 
-/// The store's format. A store of a newer one is refused; of an older one the view is rebuilt.
-pub const FORMAT: u32 = 1;
+/// The store's format. A store of a newer one is refused; one of format 1, which had the whole view
+/// in the hot file, is carried over when it is opened.
+pub const FORMAT: u32 = 2;
 /// The version of the rules by which the view is computed from the log.
 pub const VIEW_RULES: u32 = 1;
 
@@ -57,7 +65,7 @@ pub(crate) const ROSTER: TableDefinition<'static, u32, &[u8]> = TableDefinition:
 pub(crate) const LOG: TableDefinition<'static, u64, &[u8]> = TableDefinition::new("log");
 pub(crate) const ROWS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("rows");
 pub(crate) const TEXTS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("texts");
-pub(crate) const INDEX: TableDefinition<'static, &[u8], ()> = TableDefinition::new("index");
+pub(crate) const INDEX: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("index_keys");
 /// What is kept for one credential or member on this machine alone: read positions, visits.
 pub(crate) const LOCAL: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("local");
 
@@ -79,7 +87,9 @@ pub struct Store {
     disk: Box<dyn Disk>,
     meta: RwLock<Meta>,
     /// The arrival number below which everything is durable.
-    durable: std::sync::atomic::AtomicU64,
+    durable: AtomicU64,
+    /// Bytes written to the hot tables of the view since they were last folded.
+    weight: AtomicU64,
 }
 
 /// What a store says about itself.
@@ -196,11 +206,11 @@ pub struct Cache {
 
 impl Default for Cache {
     fn default() -> Self {
-        // Together with the code, the index of the unpacked log and a page of answers this keeps a
-        // node below 150 MB whatever its store's size.
+        // Together with the code, the index of the unpacked log, unpacked blocks and a page of
+        // answers this keeps a node below 150 MB whatever its store's size.
         Self {
-            hot: 72 << 20,
-            packed: 16 << 20,
+            hot: 32 << 20,
+            packed: 48 << 20,
         }
     }
 }
@@ -274,6 +284,11 @@ impl Store {
             }
             _ => {}
         }
+        if !read_lease(&*disk)?.is_some_and(|lease| lease.clean) {
+            // Not closed by whoever had it open: redb is about to read every page that is in use,
+            // each by itself and in no order.
+            disk.read_ahead(HOT_FILE, READ_AHEAD_BYTES);
+        }
         let (hot, _) = open_database(&*disk, HOT_FILE, cache.hot)?;
         let meta = read_meta(&hot)?;
         if meta.format > FORMAT {
@@ -285,6 +300,11 @@ impl Store {
                 "workspace.redb and packed.redb are of different stores: restore a backup",
             ));
         }
+        let meta = if meta.format < FORMAT {
+            carry_over(&hot, &packed, meta)?
+        } else {
+            meta
+        };
         Self::assemble(disk, hot, packed, meta)
     }
 
@@ -298,6 +318,16 @@ impl Store {
         let mut state = State::default();
         state.next_arrival = packed.end();
         let read = hot.begin_read()?;
+        let layers = LayersMeta::read(&read.open_table(META)?)?;
+        let folded = packed.folded()?;
+        if layers.rebuilt > folded.fold {
+            // The view was made anew and not folded since: what is packed of it is of the old one.
+            drop(packed.show(packed::Base::none(folded.fold)));
+        }
+        let mut weight = 0;
+        for part in layers::Part::ALL {
+            weight += read.open_table(part.hot())?.len()? * ENTRY_BYTES;
+        }
         for row in read.open_table(STATE)?.iter()? {
             let (key, value) = row?;
             state.restore(key.value(), codec::open(value.value(), "state row")?)?;
@@ -326,6 +356,13 @@ impl Store {
         if state.actors.iter().map(|actor| actor.seq).sum::<u64>() != state.next_arrival {
             return Err(StoreError::Broken(APART));
         }
+        // Nor does a view whose layers are of different moments.
+        let apart = layers.removed > folded.fold
+            || layers.rebuilt > folded.fold + 1
+            || folded.upto > state.next_arrival;
+        if apart {
+            return Err(StoreError::Broken(APART));
+        }
         let durable = state.next_arrival.into();
         let store = Self {
             hot,
@@ -337,6 +374,7 @@ impl Store {
             disk,
             meta: RwLock::new(meta),
             durable,
+            weight: weight.into(),
         };
         if !packed_already.is_empty() {
             store.forget_hot(&packed_already)?;
@@ -387,8 +425,7 @@ impl Store {
     ///
     /// Where the lease cannot be read or written.
     pub fn take_lease(&self) -> Result<bool, StoreError> {
-        let lease = self.disk.read(LEASE_FILE).map_err(StoreError::Io)?;
-        let lease: Option<Lease> = lease.and_then(|content| serde_json::from_slice(&content).ok());
+        let lease = read_lease(&*self.disk)?;
         let commit = self.state_read().next_arrival;
         let meta = self.meta();
         let trusted = lease.is_some_and(|lease| {
@@ -443,13 +480,47 @@ impl Store {
 
     /// A view of what is durable now.
     ///
+    /// The packed layer first, then the hot snapshot, and both again where another layer is shown
+    /// by then: a folding is shown before its removal begins, so that as long as the same one is
+    /// shown, the snapshot has seen the removal of none that is newer.
+    ///
     /// # Errors
     ///
     /// Where the database fails.
     pub(crate) fn view(&self, now: i64) -> Result<StoreView<'_, Snapshot>, StoreError> {
-        let upto = self.durable.load(std::sync::atomic::Ordering::Acquire);
-        let snapshot = Snapshot::open(&self.hot)?;
-        Ok(StoreView::new(self, snapshot, upto, now))
+        let upto = self.durable.load(Ordering::Acquire);
+        loop {
+            let base = self.packed.base();
+            let snapshot = Snapshot::open(&self.hot, base.clone())?;
+            if Arc::ptr_eq(&base, &self.packed.base()) {
+                return Ok(StoreView::new(self, snapshot, upto, now));
+            }
+        }
+    }
+
+    /// Bytes of the view that lie hot, about.
+    fn weight(&self) -> u64 {
+        self.weight.load(Ordering::Relaxed)
+    }
+
+    fn weigh(&self, bytes: u64) {
+        self.weight.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn lighten(&self, bytes: u64) {
+        self.weight.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Changes what the open write says of the two layers.
+    fn write_layers(
+        &self,
+        txn: &WriteTransaction,
+        change: impl FnOnce(&mut LayersMeta),
+    ) -> Result<(), StoreError> {
+        let mut table = txn.open_table(META)?;
+        let mut layers = LayersMeta::read(&table)?;
+        change(&mut layers);
+        layers.write(&mut table)
     }
 
     /// Begins the one write there is at a time.
@@ -475,13 +546,12 @@ impl Store {
 
     /// The number of the next change to come: everything below it is durable.
     pub fn arrivals(&self) -> u64 {
-        self.durable.load(std::sync::atomic::Ordering::Acquire)
+        self.durable.load(Ordering::Acquire)
     }
 
     pub(crate) fn published(&self) {
         let next = self.state_read().next_arrival;
-        self.durable
-            .store(next, std::sync::atomic::Ordering::Release);
+        self.durable.store(next, Ordering::Release);
     }
 
     /// The projects, by slug.
@@ -492,28 +562,31 @@ impl Store {
     }
 
     fn load_projects(&self) -> Result<(), StoreError> {
+        match self.read_projects() {
+            Ok(projects) => self.state_write().projects = projects,
+            Err(StoreError::Damage(damage)) => {
+                // The view is computed from the log; refusing the store over it would leave nobody
+                // who could compute it again.
+                tracing::error!(%damage, "the view has to be computed again");
+                self.meta
+                    .write()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner)
+                    .view_rules = 0;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn read_projects(&self) -> Result<BTreeMap<ObjectId, ProjectEntry>, StoreError> {
         let view = self.view(0)?;
         let mut projects = BTreeMap::new();
         for id in view.index_objects(&index::projects_prefix())? {
-            match view.stored(id) {
-                Ok(Some((_, stored))) => {
-                    projects.insert(id, project_entry(id, &stored));
-                }
-                Ok(None) => {}
-                Err(StoreError::Damage(damage)) => {
-                    // A row is computed from the log; refusing the store over one would leave
-                    // nobody who could compute it again.
-                    tracing::error!(%damage, project = %id, "the view has to be computed again");
-                    self.meta
-                        .write()
-                        .unwrap_or_else(std::sync::PoisonError::into_inner)
-                        .view_rules = 0;
-                }
-                Err(error) => return Err(error),
+            if let Some((_, stored)) = view.stored(id)? {
+                projects.insert(id, project_entry(id, &stored));
             }
         }
-        self.state_write().projects = projects;
-        Ok(())
+        Ok(projects)
     }
 
     /// Bytes that the store's files take.
@@ -524,30 +597,6 @@ impl Store {
     pub fn sizes(&self) -> Result<(u64, u64), StoreError> {
         let size = |name| self.disk.size(name).map_err(StoreError::Io);
         Ok((size(HOT_FILE)?, size(PACKED_FILE)?))
-    }
-
-    /// Up to `limit` objects whose bits are between two bounds, both included.
-    pub(crate) fn objects_between(
-        &self,
-        low: u64,
-        high: u64,
-        limit: usize,
-    ) -> Result<Vec<ObjectId>, StoreError> {
-        let table = self.hot.begin_read()?.open_table(ROWS)?;
-        let key = |bits: u64, document: u32| {
-            [bits.to_be_bytes().as_slice(), &document.to_be_bytes()].concat()
-        };
-        let mut found: Vec<ObjectId> = Vec::new();
-        for row in table.range::<&[u8]>(key(low, 0).as_slice()..=key(high, u32::MAX).as_slice())? {
-            let (id, _) = index::read_row_key(row?.0.value()).ok_or(Damage { what: "row key" })?;
-            if found.last() != Some(&id) {
-                if found.len() == limit {
-                    break;
-                }
-                found.push(id);
-            }
-        }
-        Ok(found)
     }
 
     /// The documents with their names.
@@ -679,6 +728,14 @@ fn begin(database: &Database) -> Result<WriteTransaction, StoreError> {
     Ok(txn)
 }
 
+/// What lies hot and some more: redb puts pages at the front of the file where there is room.
+const READ_AHEAD_BYTES: u64 = 32 << 20;
+
+fn read_lease(disk: &dyn Disk) -> Result<Option<Lease>, StoreError> {
+    let lease = disk.read(LEASE_FILE).map_err(StoreError::Io)?;
+    Ok(lease.and_then(|content| serde_json::from_slice(&content).ok()))
+}
+
 fn open_database(
     disk: &dyn Disk,
     name: &str,
@@ -689,6 +746,71 @@ fn open_database(
         .set_cache_size(cache)
         .create_with_backend(disk::Boxed(backend))?;
     Ok((database, existed))
+}
+
+/// Bytes that an entry of the hot view takes, about.
+const ENTRY_BYTES: u64 = 200;
+
+/// What the hot file knows of the packed layer of its view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct LayersMeta {
+    /// The newest folding of which something was taken out here.
+    removed: u64,
+    /// The first folding after the view was last made anew: an older packed layer is not of it.
+    rebuilt: u64,
+}
+
+impl LayersMeta {
+    const KEY: &'static str = "layers";
+
+    fn read(table: &impl ReadableTable<&'static str, &'static [u8]>) -> Result<Self, StoreError> {
+        let Some(row) = table.get(Self::KEY)? else {
+            return Ok(Self::default());
+        };
+        let what = "description of the layers";
+        let mut reader = codec::Reader::new(codec::open(row.value(), what)?, what);
+        Ok(Self {
+            removed: reader.uint()?,
+            rebuilt: reader.uint()?,
+        })
+    }
+
+    fn write(
+        self,
+        table: &mut redb::Table<'_, &'static str, &'static [u8]>,
+    ) -> Result<(), StoreError> {
+        let mut content = Vec::new();
+        codec::put_uint(&mut content, self.removed);
+        codec::put_uint(&mut content, self.rebuilt);
+        table.insert(Self::KEY, codec::seal(&content).as_slice())?;
+        Ok(())
+    }
+}
+
+/// The index of format 1.
+pub(crate) const INDEX_1: TableDefinition<'static, &[u8], ()> = TableDefinition::new("index");
+
+/// Makes a store of format 1 one of this format: its whole view lies hot, over an empty packed
+/// layer, until it is folded.
+fn carry_over(hot: &Database, packed: &Database, meta: Meta) -> Result<Meta, StoreError> {
+    packed::carry_over(packed, &meta.generation)?;
+    let meta = Meta {
+        format: FORMAT,
+        ..meta
+    };
+    let txn = begin(hot)?;
+    {
+        let old = txn.open_table(INDEX_1)?;
+        let mut new = txn.open_table(INDEX)?;
+        for row in old.iter()? {
+            new.insert(row?.0.value(), layers::THERE)?;
+        }
+    }
+    txn.delete_table(INDEX_1)?;
+    write_meta(&txn, &meta)?;
+    txn.commit()?;
+    tracing::info!("the store was carried over from an older format");
+    Ok(meta)
 }
 
 fn read_meta(hot: &Database) -> Result<Meta, StoreError> {

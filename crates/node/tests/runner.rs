@@ -13,6 +13,7 @@ mod runner {
     mod faults;
     mod files;
     mod keys;
+    mod layers;
     mod lease;
     mod limits;
     mod network;

@@ -26,7 +26,7 @@ use crate::{
     edge::World,
     handle::{Node, ReadView},
     home::{Home, HomeError},
-    store::{BackupHead, Cache, Directory, Problem, Store, StoreError, hex},
+    store::{BackupHead, Cache, Directory, Problem, Store, StoreError, Tables, hex},
 };
 
 impl Node {

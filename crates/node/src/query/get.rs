@@ -138,7 +138,7 @@ fn resolve<T: Tables>(
     };
     let shift = 5 * (12 - text.len() as u32);
     let mut found = Vec::new();
-    for id in view.store.objects_between(
+    for id in view.objects_between(
         front << shift,
         ((front + 1) << shift) - 1,
         BEGINNINGS_LOOKED_AT,

@@ -128,6 +128,11 @@ impl<'a> Reader<'a> {
         self.take(count)
     }
 
+    /// Bytes that are still to be read.
+    pub(crate) fn left(&self) -> usize {
+        self.bytes.len()
+    }
+
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.bytes)
     }

@@ -5,8 +5,8 @@ use std::io::{BufReader, BufWriter, Read, Write};
 use redb::{ReadTransaction, ReadableDatabase, ReadableTable, WriteTransaction};
 
 use super::{
-    Cache, Disk, FORMAT, HOT_FILE, INDEX, LOCAL, LOG, META, Meta, PACKED_FILE, ROSTER, ROWS, STATE,
-    Store, StoreError, TEXTS, hex, open_database,
+    Cache, Disk, FORMAT, HOT_FILE, INDEX, INDEX_1, LOCAL, LOG, META, Meta, PACKED_FILE, ROSTER,
+    ROWS, STATE, Store, StoreError, TEXTS, hex, open_database,
     packed::{self, Packed},
 };
 
@@ -124,7 +124,10 @@ impl Store {
                 break;
             }
             rows += 1;
-            if table == T_META {
+            if table == T_META && key != b"store" {
+                let key = std::str::from_utf8(&key).map_err(|_| damaged())?;
+                txn.open_table(META)?.insert(key, value.as_slice())?;
+            } else if table == T_META {
                 let content = super::codec::open(&value, "store description")?;
                 meta = Some(serde_json::from_slice(content).map_err(|_| damaged())?);
             } else if table < packed::FIRST_TABLE {
@@ -134,19 +137,22 @@ impl Store {
             }
         }
         let meta = Meta {
+            format: FORMAT,
             generation: hex(&generation),
             incarnation: String::new(),
             ..meta.ok_or_else(damaged)?
         };
-        for table in [STATE, ROWS, TEXTS, LOCAL] {
+        for table in [STATE, ROWS, TEXTS, INDEX, LOCAL] {
             txn.open_table(table)?;
         }
-        txn.open_table(INDEX)?;
         txn.open_table(LOG)?;
         txn.open_table(ROSTER)?;
         super::write_meta(&txn, &meta)?;
         packed_txn.commit()?;
         txn.commit()?;
+        if head.format < FORMAT {
+            super::carry_over(&hot, &packed_db, meta.clone())?;
+        }
         let store = Self::assemble(disk, hot, packed_db, meta)?;
         store.rebuild_texts()?;
         Ok((store, head))
@@ -160,7 +166,7 @@ fn copy_hot(read: &ReadTransaction, writer: &mut Rows<impl Write>) -> Result<(),
         let (key, value) = row?;
         writer.row(T_META, key.value().as_bytes(), value.value())?;
     }
-    for (number, table) in [(2, STATE), (3, ROWS), (4, TEXTS), (5, LOCAL)] {
+    for (number, table) in [(2, STATE), (3, ROWS), (4, TEXTS), (5, LOCAL), (9, INDEX)] {
         for row in read.open_table(table)?.iter()? {
             let (key, value) = row?;
             writer.row(number, key.value(), value.value())?;
@@ -173,10 +179,6 @@ fn copy_hot(read: &ReadTransaction, writer: &mut Rows<impl Write>) -> Result<(),
     for row in read.open_table(LOG)?.iter()? {
         let (key, value) = row?;
         writer.row(7, &key.value().to_be_bytes(), value.value())?;
-    }
-    for row in read.open_table(INDEX)?.iter()? {
-        let (key, _) = row?;
-        writer.row(8, key.value(), &[])?;
     }
     Ok(())
 }
@@ -196,7 +198,8 @@ fn put_hot(txn: &WriteTransaction, table: u8, key: &[u8], value: &[u8]) -> Resul
             let arrival = u64::from_be_bytes(key.try_into().map_err(|_| damaged())?);
             txn.open_table(LOG)?.insert(arrival, value).map(|_| ())?;
         }
-        8 => txn.open_table(INDEX)?.insert(key, ()).map(|_| ())?,
+        8 => txn.open_table(INDEX_1)?.insert(key, ()).map(|_| ())?,
+        9 => txn.open_table(INDEX)?.insert(key, value).map(|_| ())?,
         _ => return Err(damaged()),
     }
     Ok(())

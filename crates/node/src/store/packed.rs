@@ -1,6 +1,8 @@
 //! The packed part of the log and the indexes over it: written by packing alone.
 
 pub(crate) mod ancestry;
+mod base;
+mod fold;
 mod packing;
 mod runs;
 mod texts;
@@ -8,7 +10,7 @@ mod texts;
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -25,28 +27,38 @@ use super::{
     index,
 };
 
+pub(crate) use base::{Base, Blocks};
 pub(crate) use packing::transition;
 pub(crate) use texts::TEXT_FIELDS;
 
 const BLOCKS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("blocks");
 /// `(actor, first op counter)` -> where the block is and how it ends.
 const BLOCK_ENDS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("block_ends");
-const HASHES: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("hashes");
+/// The front of a change's hash -> where changes of such a hash are, to be looked at.
+const HASHES: TableDefinition<'static, &[u8; FRONT], &[u8]> = TableDefinition::new("hash_places");
 const ARRIVALS: TableDefinition<'static, u64, &[u8]> = TableDefinition::new("arrivals");
 const TOUCHES: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("touches");
-const KEYS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("keys");
-/// `(document, arrival, object, field)` -> value: how status and assignee moved.
-const TRANSITIONS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("transitions");
+/// The same for idempotency keys.
+const KEYS: TableDefinition<'static, &[u8; FRONT], &[u8]> = TableDefinition::new("key_places");
 const PACKED_META: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("packed_meta");
 
 /// The packed file.
 #[derive(Debug)]
 pub(crate) struct Packed {
+    /// The packed layer of the view, for whoever reads from now on.
+    base: RwLock<Arc<Base>>,
     database: Database,
     /// Every change that came before this is packed.
     end: AtomicU64,
     cache: Mutex<BTreeMap<(u32, u64), Arc<Vec<LogEntry>>>>,
     pub(crate) ancestry: Mutex<ancestry::Cache>,
+}
+
+/// Bytes of a hash that are indexed: enough that two of a million changes seldom share them.
+const FRONT: usize = 6;
+
+fn front(hash: &[u8]) -> [u8; FRONT] {
+    hash.first_chunk().copied().unwrap_or_default()
 }
 
 /// Blocks kept unpacked for the next reader: history is read in runs.
@@ -58,8 +70,14 @@ impl Packed {
         txn.set_quick_repair(true);
         txn.open_table(PACKED_META)?
             .insert("generation", generation.as_bytes())?;
-        for table in [BLOCKS, BLOCK_ENDS, HASHES, TOUCHES, KEYS, TRANSITIONS] {
+        for table in [BLOCKS, BLOCK_ENDS, TOUCHES] {
             txn.open_table(table)?;
+        }
+        for table in [HASHES, KEYS] {
+            txn.open_table(table)?;
+        }
+        for blocks in Blocks::ALL {
+            txn.open_table(blocks.table())?;
         }
         txn.open_table(ARRIVALS)?;
         txn.commit()?;
@@ -87,8 +105,10 @@ impl Packed {
             }
             None => 0,
         };
+        let base = open_base(&read)?;
         drop(read);
         Ok(Self {
+            base: RwLock::new(Arc::new(base)),
             database,
             end: end.into(),
             cache: Mutex::default(),
@@ -101,13 +121,61 @@ impl Packed {
         self.end.load(Ordering::Acquire)
     }
 
+    /// The packed layer of the view.
+    pub(crate) fn base(&self) -> Arc<Base> {
+        self.base
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Shows another packed layer from now on; returns the one before.
+    pub(crate) fn show(&self, base: Base) -> Arc<Base> {
+        let mut shown = self.base.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *shown, Arc::new(base))
+    }
+
+    /// How far the packed layer of the view goes.
+    pub(crate) fn folded(&self) -> Result<Folded, StoreError> {
+        Folded::read(&self.database.begin_read()?)
+    }
+
     pub(crate) fn check_pages(&mut self) -> Result<bool, StoreError> {
-        Ok(self.database.check_integrity()?)
+        self.alone(|database| Ok(database.check_integrity()?))
     }
 
     pub(crate) fn compact(&mut self) -> Result<(), StoreError> {
-        self.database.compact()?;
-        Ok(())
+        if !self.base().is_none() {
+            // As it is now: the log's transitions go on where the view had nothing to fold.
+            let now = Base::open(&self.read()?, 0)?;
+            let txn = self.begin()?;
+            for blocks in Blocks::ALL {
+                fold::pack_anew(&txn, blocks, &now)?;
+            }
+            txn.commit()?;
+        }
+        self.alone(|database| {
+            database.compact()?;
+            Ok(())
+        })
+    }
+
+    /// Runs what redb does only where nobody reads.
+    fn alone<R>(
+        &mut self,
+        run: impl FnOnce(&mut Database) -> Result<R, StoreError>,
+    ) -> Result<R, StoreError> {
+        let shown = self.show(Base::away());
+        let (fold, was_none) = (shown.fold, shown.is_none());
+        drop(shown);
+        let done = run(&mut self.database);
+        let base = if was_none {
+            Base::none(fold)
+        } else {
+            open_base(&self.database.begin_read()?)?
+        };
+        drop(self.show(base));
+        done
     }
 
     pub(crate) fn read(&self) -> Result<ReadTransaction, StoreError> {
@@ -143,10 +211,7 @@ impl Packed {
         actor: u32,
         first: u64,
     ) -> Result<Arc<Vec<LogEntry>>, StoreError> {
-        let mut cache = self
-            .cache
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(block) = cache.get(&(actor, first)) {
             return Ok(block.clone());
         }
@@ -218,23 +283,23 @@ impl Packed {
         Ok(runs)
     }
 
-    /// Where a change with this hash may be, to be checked by whoever asks: 8 bytes are indexed.
+    /// Where a change with this hash may be, to be checked by whoever asks.
     pub(crate) fn hash(&self, hash: &ChangeHash) -> Result<Vec<(u32, u64)>, StoreError> {
-        self.places(HASHES, hash.0.get(..8).unwrap_or_default())
+        self.places(HASHES, &front(&hash.0))
     }
 
     /// Where an idempotency key may have been used.
     pub(crate) fn key(&self, hash: &[u8; 16]) -> Result<Vec<(u32, u64)>, StoreError> {
-        self.places(KEYS, hash.get(..8).unwrap_or_default())
+        self.places(KEYS, &front(hash))
     }
 
     fn places(
         &self,
-        table: TableDefinition<'static, &'static [u8], &'static [u8]>,
-        prefix: &[u8],
+        table: TableDefinition<'static, &'static [u8; FRONT], &'static [u8]>,
+        front: &[u8; FRONT],
     ) -> Result<Vec<(u32, u64)>, StoreError> {
         let read = self.database.begin_read()?;
-        match read.open_table(table)?.get(prefix)? {
+        match read.open_table(table)?.get(front)? {
             Some(row) => Ok(decode_places(row.value())?),
             None => Ok(Vec::new()),
         }
@@ -304,12 +369,10 @@ impl Packed {
         let low = [document.to_be_bytes().as_slice(), &from.to_be_bytes()].concat();
         let high = document.saturating_add(1).to_be_bytes();
         let mut all: Vec<(u64, ObjectId, String, String)> = Vec::new();
-        for row in read
-            .open_table(TRANSITIONS)?
-            .range::<&[u8]>(low.as_slice()..high.as_slice())?
-        {
-            let (key, value) = row?;
-            let mut reader = Reader::new(key.value(), "transition");
+        let base = Base::open(&read, 0)?;
+        let mut cursor = base.cursor(Blocks::Transitions, &low, Some(&high), false)?;
+        while let Some((key, value)) = cursor.entry() {
+            let mut reader = Reader::new(key, "transition");
             reader.take(4)?;
             let arrival = u64::from_be_bytes(reader.array()?);
             // A change that moves both stays whole: the cursor behind it is its arrival.
@@ -319,14 +382,15 @@ impl Packed {
             let object = ObjectId::from_bits(u64::from_be_bytes(reader.array()?))
                 .ok_or_else(|| reader.damage())?;
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            all.push((arrival, object, text(reader.rest()), text(value.value())));
+            all.push((arrival, object, text(reader.rest()), text(value)));
+            cursor.advance()?;
         }
         Ok(all)
     }
 
     /// Whether the database still takes writes.
     pub(super) fn works(&self) -> bool {
-        self.begin().and_then(|txn| Ok(txn.abort()?)).is_ok()
+        !self.base().is_away() && self.begin().and_then(|txn| Ok(txn.abort()?)).is_ok()
     }
 
     fn begin(&self) -> Result<WriteTransaction, StoreError> {
@@ -334,6 +398,45 @@ impl Packed {
         // Written seldom and not waited for: the longer commit buys a short walk after a kill.
         txn.set_quick_repair(true);
         Ok(txn)
+    }
+}
+
+fn open_base(read: &ReadTransaction) -> Result<Base, StoreError> {
+    Base::open(read, Folded::read(read)?.fold)
+}
+
+/// How far the packed layer of the view goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Folded {
+    /// The number of the newest folding.
+    pub(crate) fold: u64,
+    /// The changes that came before this are in it.
+    pub(crate) upto: u64,
+}
+
+impl Folded {
+    const KEY: &'static str = "folded";
+
+    fn read(read: &ReadTransaction) -> Result<Self, StoreError> {
+        let table = read.open_table(PACKED_META)?;
+        let Some(row) = table.get(Self::KEY)? else {
+            return Ok(Self::default());
+        };
+        let what = "description of the packed file";
+        let mut reader = Reader::new(codec::open(row.value(), what)?, what);
+        Ok(Self {
+            fold: reader.uint()?,
+            upto: reader.uint()?,
+        })
+    }
+
+    fn write(self, txn: &WriteTransaction) -> Result<(), StoreError> {
+        let mut content = Vec::new();
+        put_uint(&mut content, self.fold);
+        put_uint(&mut content, self.upto);
+        txn.open_table(PACKED_META)?
+            .insert(Self::KEY, codec::seal(&content).as_slice())?;
+        Ok(())
     }
 }
 
@@ -448,25 +551,43 @@ fn start_op_of(chunk: &[u8]) -> Option<u64> {
 
 /// The number of the first packed table in a backup; those before are of the hot file.
 pub(crate) const FIRST_TABLE: u8 = 32;
-/// The packed tables in a backup, by number from [`FIRST_TABLE`] on. The text index is made anew.
-const COPIED: [TableDefinition<'static, &[u8], &[u8]>; 6] =
-    [BLOCKS, BLOCK_ENDS, HASHES, TOUCHES, KEYS, TRANSITIONS];
-const COPIED_ARRIVALS: u8 = FIRST_TABLE + COPIED.len() as u8;
+/// Packed tables in a backup, with their numbers. The text index is made anew.
+const COPIED: [(u8, TableDefinition<'static, &[u8], &[u8]>); 3] =
+    [(32, BLOCKS), (33, BLOCK_ENDS), (35, TOUCHES)];
+/// Those that format 1 had, too.
+const COPIED_1: [(u8, TableDefinition<'static, &[u8], &[u8]>); 3] =
+    [(34, HASHES_1), (36, KEYS_1), (37, TRANSITIONS_1)];
+const COPIED_ARRIVALS: u8 = 38;
+const COPIED_FOLDED: u8 = 39;
+const COPIED_PLACES: [(u8, TableDefinition<'static, &[u8; FRONT], &[u8]>); 2] =
+    [(40, HASHES), (41, KEYS)];
+/// The first of the tables of blocks.
+const COPIED_IN_BLOCKS: u8 = 42;
 
 /// Every row of the packed file, for a backup.
 pub(crate) fn copy_out(
     read: &ReadTransaction,
     each: &mut dyn FnMut(u8, &[u8], &[u8]) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    for (number, table) in COPIED.iter().enumerate() {
-        for row in read.open_table(*table)?.iter()? {
+    let in_blocks = (COPIED_IN_BLOCKS..).zip(Blocks::ALL.map(Blocks::table));
+    for (number, table) in COPIED.into_iter().chain(in_blocks) {
+        for row in read.open_table(table)?.iter()? {
             let (key, value) = row?;
-            each(FIRST_TABLE + number as u8, key.value(), value.value())?;
+            each(number, key.value(), value.value())?;
+        }
+    }
+    for (number, table) in COPIED_PLACES {
+        for row in read.open_table(table)?.iter()? {
+            let (key, value) = row?;
+            each(number, key.value(), value.value())?;
         }
     }
     for row in read.open_table(ARRIVALS)?.iter()? {
         let (key, value) = row?;
         each(COPIED_ARRIVALS, &key.value().to_be_bytes(), value.value())?;
+    }
+    if let Some(row) = read.open_table(PACKED_META)?.get(Folded::KEY)? {
+        each(COPIED_FOLDED, Folded::KEY.as_bytes(), row.value())?;
     }
     Ok(())
 }
@@ -479,14 +600,64 @@ pub(crate) fn copy_in(
     value: &[u8],
 ) -> Result<(), StoreError> {
     let damaged = || StoreError::Broken("the backup is damaged or cut");
-    if table == COPIED_ARRIVALS {
-        let first = u64::from_be_bytes(key.try_into().map_err(|_| damaged())?);
-        txn.open_table(ARRIVALS)?.insert(first, value)?;
-        return Ok(());
+    match table {
+        COPIED_ARRIVALS => {
+            let first = u64::from_be_bytes(key.try_into().map_err(|_| damaged())?);
+            txn.open_table(ARRIVALS)?.insert(first, value)?;
+        }
+        COPIED_FOLDED => drop(txn.open_table(PACKED_META)?.insert(Folded::KEY, value)?),
+        _ => {
+            if let Some((_, places)) = COPIED_PLACES.iter().find(|(number, _)| *number == table) {
+                let front: &[u8; FRONT] = key.try_into().map_err(|_| damaged())?;
+                txn.open_table(*places)?.insert(front, value)?;
+                return Ok(());
+            }
+            let in_blocks = (COPIED_IN_BLOCKS..).zip(Blocks::ALL.map(Blocks::table));
+            let mut known = COPIED.into_iter().chain(COPIED_1).chain(in_blocks);
+            let (_, known) = known
+                .find(|(number, _)| *number == table)
+                .ok_or_else(damaged)?;
+            txn.open_table(known)?.insert(key, value)?;
+        }
     }
-    let known = COPIED
-        .get(usize::from(table.wrapping_sub(FIRST_TABLE)))
-        .ok_or_else(damaged)?;
-    txn.open_table(*known)?.insert(key, value)?;
+    Ok(())
+}
+
+const HASHES_1: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("hashes");
+const KEYS_1: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("keys");
+const TRANSITIONS_1: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("transitions");
+
+/// Makes a packed file of format 1 one of this format.
+pub(super) fn carry_over(database: &Database, generation: &str) -> Result<(), StoreError> {
+    Packed::init(database, generation)?;
+    let mut txn = database.begin_write()?;
+    txn.set_quick_repair(true);
+    for (old, new) in [(HASHES_1, HASHES), (KEYS_1, KEYS)] {
+        {
+            let old = txn.open_table(old)?;
+            let mut new = txn.open_table(new)?;
+            let mut same: ([u8; FRONT], Vec<u8>) = Default::default();
+            for row in old.iter()? {
+                let (key, places) = row?;
+                let front = front(key.value());
+                if same.0 != front {
+                    same = (front, Vec::new());
+                }
+                same.1.extend(places.value());
+                new.insert(&front, same.1.as_slice())?;
+            }
+        }
+        txn.delete_table(old)?;
+    }
+    {
+        let old = txn.open_table(TRANSITIONS_1)?;
+        let all = old.iter()?.map(|row| {
+            let (key, value) = row?;
+            Ok((key.value().to_vec(), Some(value.value().to_vec())))
+        });
+        fold::fold(&txn, Blocks::Transitions, all)?;
+    }
+    txn.delete_table(TRANSITIONS_1)?;
+    txn.commit()?;
     Ok(())
 }

@@ -1,8 +1,11 @@
 //! Computing the view again from the log, and comparing what is stored with what the log says.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::ControlFlow,
+    sync::Arc,
+};
 
-use redb::ReadableDatabase;
 use stead_doc::{
     change::Change,
     id::{ActorId, ChangeHash, ObjectId, OpId},
@@ -11,8 +14,10 @@ use stead_doc::{
 };
 
 use super::{
-    Batch, Damage, INDEX, Store, StoreError, VIEW_RULES, codec,
+    Batch, Damage, Store, StoreError, VIEW_RULES, codec,
     index::{self, keys_of},
+    layers::{Part, Tables},
+    packed::Base,
     rows,
 };
 
@@ -91,14 +96,14 @@ impl Store {
         self.meta().view_rules == VIEW_RULES
     }
 
-    /// Computes rows, texts and indexes again from the log, in one transaction; `progress` is told
-    /// how many changes of how many are done.
+    /// Computes rows, texts and indexes again from the log, in one transaction of the hot file, and
+    /// then folds them; `progress` is told how many changes of how many are done.
     ///
     /// # Errors
     ///
-    /// Where the log is damaged or a file fails; the old view is then still there.
+    /// Where the log is damaged or a file fails; the old view or the new one is then there, whole.
     pub fn rebuild_view(
-        &self,
+        &mut self,
         schema: &Schema,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), StoreError> {
@@ -112,6 +117,9 @@ impl Store {
         self.change_meta(|meta| meta.view_rules = VIEW_RULES)?;
         self.rebuild_texts()?;
         *self.hot_texts() = None;
+        self.pack()?;
+        // The hot file held the whole view for a while.
+        self.hot.compact()?;
         progress(total, total);
         Ok(())
     }
@@ -122,10 +130,13 @@ impl Store {
         total: u64,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), StoreError> {
+        let folded = self.packed.folded()?.fold;
         let txn = self.begin()?;
         self.clear_view(&txn)?;
+        self.write_layers(&txn, |layers| layers.rebuilt = folded + 1)?;
         {
-            let mut batch = Batch::open(self, &txn, schema, 0)?;
+            let none = Arc::new(Base::none(folded));
+            let mut batch = Batch::over(none, self, &txn, schema, 0)?;
             self.walk_log(&mut |logged| {
                 batch.apply_rows(logged.document, &logged.change, logged.arrival, logged.seen)?;
                 if logged.arrival.is_multiple_of(1_000) {
@@ -136,6 +147,7 @@ impl Store {
             batch.finish(&txn)?;
         }
         txn.commit()?;
+        drop(self.packed.show(Base::none(folded)));
         Ok(())
     }
 
@@ -253,7 +265,7 @@ impl Store {
         let mut seen = BTreeSet::new();
         let mut keys = BTreeSet::new();
         let mut failed = Vec::new();
-        view.tables.all_rows(&mut |key, record| {
+        let walked = view.tables.all_rows(&mut |key, found| {
             let Some((object, document)) = index::read_row_key(key) else {
                 failed.push(problem(
                     "a row has no readable key".to_owned(),
@@ -264,7 +276,9 @@ impl Store {
             };
             seen.insert((document, object));
             let place = format!("object {object}");
-            let decoded = rows::decode_row(record, &*self.state_read());
+            let decoded = found
+                .plain(Part::Rows)
+                .and_then(|plain| rows::decode_row(&plain, &*self.state_read()));
             let stored = match decoded {
                 Ok(stored) => stored,
                 Err(error) => {
@@ -305,8 +319,9 @@ impl Store {
                 stored.open,
             ));
             Ok(())
-        })?;
+        });
         problems.append(&mut failed);
+        damaged(walked, "rows", problems)?;
         for (document, rows) in rows {
             for object in rows
                 .keys()
@@ -324,9 +339,12 @@ impl Store {
                 continue;
             };
             let key = super::view::text_key(*document, *object, op.counter, actor);
-            let stored = super::view::Tables::text(&view.tables, &key)?
-                .map(|record| rows::decode_text(&record));
-            if stored.and_then(Result::ok).as_ref() != Some(text) {
+            let stored = match view.tables.text(&key) {
+                Ok(plain) => plain.and_then(|plain| rows::decode_text(plain).ok()),
+                Err(StoreError::Damage(_)) => None,
+                Err(error) => return Err(error),
+            };
+            if stored.as_ref() != Some(text) {
                 problems.push(problem(
                     "a long text is missing or says something else than the log".to_owned(),
                     format!("object {object}"),
@@ -335,17 +353,19 @@ impl Store {
             }
         }
         for (document, rows) in rows {
-            keys.extend(view.all_suspended(*document, rows)?);
-        }
-        let stored: BTreeSet<Vec<u8>> = {
-            use redb::ReadableTable;
-            let table = self.hot.begin_read()?.open_table(INDEX)?;
-            let mut all = BTreeSet::new();
-            for row in table.iter()? {
-                all.insert(row?.0.value().to_vec());
+            match view.all_suspended(*document, rows) {
+                Ok(suspended) => keys.extend(suspended),
+                Err(error) => damaged(Err(error), "rows", problems)?,
             }
-            all
-        };
+        }
+        let mut stored: BTreeSet<Vec<u8>> = BTreeSet::new();
+        let walked = view
+            .tables
+            .walk(Part::Index, &[], None, false, &mut |key, _| {
+                stored.insert(key.to_vec());
+                Ok(ControlFlow::Continue(()))
+            });
+        damaged(walked, "index", problems)?;
         let wrong = stored.symmetric_difference(&keys).count();
         if wrong > 0 {
             problems.push(problem(
@@ -443,6 +463,21 @@ fn inline_texts(
                 }
             }
         }
+    }
+}
+
+/// Damage is a problem to name; another error is one.
+fn damaged(
+    walked: Result<(), StoreError>,
+    place: &str,
+    problems: &mut Vec<Problem>,
+) -> Result<(), StoreError> {
+    match walked {
+        Err(StoreError::Damage(damage)) => {
+            problems.push(problem(damage.to_string(), place.to_owned(), REBUILD));
+            Ok(())
+        }
+        other => other,
     }
 }
 

@@ -84,27 +84,31 @@ impl RowCodec {
     }
 }
 
-/// Decodes a row.
+/// What a row's record holds, for [`decode_row`].
 ///
 /// # Errors
 ///
 /// Where the record is damaged.
-pub(crate) fn decode_row(record: &[u8], numbers: &dyn Numbers) -> Result<Stored, Damage> {
-    let plain = inflate(codec::open(record, "row")?, ROW_BYTES, "row")?;
-    decode(&plain, numbers)
+pub(crate) fn open_row(record: &[u8]) -> Result<Vec<u8>, Damage> {
+    inflate(codec::open(record, "row")?, ROW_BYTES, "row")
 }
 
-/// Decodes a long text.
+/// What a long text's record holds.
 ///
 /// # Errors
 ///
 /// Where the record is damaged.
-pub(crate) fn decode_text(record: &[u8]) -> Result<String, Damage> {
-    let plain = inflate(
-        codec::open(record, "text")?,
-        stead_doc::limits::TEXT_BYTES,
-        "text",
-    )?;
+pub(crate) fn open_text(record: &[u8]) -> Result<Vec<u8>, Damage> {
+    let text = codec::open(record, "text")?;
+    inflate(text, stead_doc::limits::TEXT_BYTES, "text")
+}
+
+/// A long text.
+///
+/// # Errors
+///
+/// Where it is damaged.
+pub(crate) fn decode_text(plain: Vec<u8>) -> Result<String, Damage> {
     String::from_utf8(plain).map_err(|_| Damage { what: "text" })
 }
 
@@ -198,7 +202,12 @@ fn encode(stored: &Stored, numbers: &mut dyn Numbers) -> Vec<u8> {
     out
 }
 
-fn decode(plain: &[u8], numbers: &dyn Numbers) -> Result<Stored, Damage> {
+/// Decodes a row.
+///
+/// # Errors
+///
+/// Where it is damaged.
+pub(crate) fn decode_row(plain: &[u8], numbers: &dyn Numbers) -> Result<Stored, Damage> {
     let mut reader = Reader::new(plain, "row");
     let mut row = Row::default();
     for _ in 0..reader.count()? {

@@ -2,7 +2,6 @@
 
 use std::{cell::OnceCell, ops::ControlFlow};
 
-use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable};
 use stead_doc::{
     change::Change as DecodedChange,
     id::{ActorId, ActorTag, ChangeHash, DocumentId, ObjectId, OpId},
@@ -13,149 +12,11 @@ use stead_doc::{
 };
 
 use super::{
-    Damage, INDEX, LOG, LogEntry, ROWS, Store, StoreError, TEXTS, index,
+    Damage, LogEntry, Store, StoreError, index,
+    layers::{Part, Tables},
     rows::{self, Stored},
     state::{LogRecord, key_hash},
 };
-
-/// The tables that a view reads: a snapshot's or the open write's.
-pub(crate) trait Tables {
-    fn row(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
-    /// The rows whose key begins with an object: one for each document that has it.
-    fn first_row(&self, object: ObjectId) -> Result<Option<(Vec<u8>, Vec<u8>)>, StoreError>;
-    fn text(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
-    fn log(&self, arrival: u64) -> Result<Option<Vec<u8>>, StoreError>;
-    /// Index keys from `start` on that begin with `prefix`, in order or from the end.
-    fn scan(
-        &self,
-        prefix: &[u8],
-        after: Option<&[u8]>,
-        reverse: bool,
-        each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StoreError>;
-}
-
-macro_rules! implement_tables {
-    ($type:ty) => {
-        impl Tables for $type {
-            fn row(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-                Ok(self.rows.get(key)?.map(|value| value.value().to_vec()))
-            }
-
-            fn first_row(
-                &self,
-                object: ObjectId,
-            ) -> Result<Option<(Vec<u8>, Vec<u8>)>, StoreError> {
-                let low = index::row_key(0, object);
-                let high = index::row_key(u32::MAX, object);
-                match self
-                    .rows
-                    .range::<&[u8]>(low.as_slice()..=high.as_slice())?
-                    .next()
-                {
-                    Some(row) => {
-                        let (key, value) = row?;
-                        Ok(Some((key.value().to_vec(), value.value().to_vec())))
-                    }
-                    None => Ok(None),
-                }
-            }
-
-            fn text(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-                Ok(self.texts.get(key)?.map(|value| value.value().to_vec()))
-            }
-
-            fn log(&self, arrival: u64) -> Result<Option<Vec<u8>>, StoreError> {
-                Ok(self.log.get(arrival)?.map(|value| value.value().to_vec()))
-            }
-
-            fn scan(
-                &self,
-                prefix: &[u8],
-                after: Option<&[u8]>,
-                reverse: bool,
-                each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-            ) -> Result<(), StoreError> {
-                let end = end_of(prefix);
-                let start = after.unwrap_or(prefix);
-                let range = (
-                    std::ops::Bound::Included(start),
-                    std::ops::Bound::Excluded(end.as_slice()),
-                );
-                let mut rows = self.index.range::<&[u8]>(range)?;
-                loop {
-                    let row = if reverse {
-                        rows.next_back()
-                    } else {
-                        rows.next()
-                    };
-                    let Some(row) = row else { return Ok(()) };
-                    let (key, _) = row?;
-                    if after == Some(key.value()) {
-                        continue;
-                    }
-                    if each(key.value()).is_break() {
-                        return Ok(());
-                    }
-                }
-            }
-        }
-    };
-}
-
-/// The tables of a read transaction.
-pub(crate) struct Snapshot {
-    rows: ReadOnlyTable<&'static [u8], &'static [u8]>,
-    texts: ReadOnlyTable<&'static [u8], &'static [u8]>,
-    index: ReadOnlyTable<&'static [u8], ()>,
-    log: ReadOnlyTable<u64, &'static [u8]>,
-}
-
-impl Snapshot {
-    pub(crate) fn open(database: &Database) -> Result<Self, StoreError> {
-        let read = database.begin_read()?;
-        Ok(Self {
-            rows: read.open_table(ROWS)?,
-            texts: read.open_table(TEXTS)?,
-            index: read.open_table(INDEX)?,
-            log: read.open_table(LOG)?,
-        })
-    }
-
-    /// Every row's key and record, in key order.
-    pub(crate) fn all_rows(
-        &self,
-        each: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        for row in self.rows.iter()? {
-            let (key, value) = row?;
-            each(key.value(), value.value())?;
-        }
-        Ok(())
-    }
-}
-
-pub(crate) struct Writing<'t> {
-    pub(super) rows: redb::Table<'t, &'static [u8], &'static [u8]>,
-    pub(super) texts: redb::Table<'t, &'static [u8], &'static [u8]>,
-    pub(super) index: redb::Table<'t, &'static [u8], ()>,
-    pub(super) log: redb::Table<'t, u64, &'static [u8]>,
-}
-
-implement_tables!(Snapshot);
-implement_tables!(Writing<'_>);
-
-/// The first key that no longer begins with `prefix`.
-fn end_of(prefix: &[u8]) -> Vec<u8> {
-    let mut end = prefix.to_vec();
-    while let Some(last) = end.pop() {
-        if last < u8::MAX {
-            end.push(last + 1);
-            return end;
-        }
-    }
-    vec![u8::MAX; prefix.len() + 16]
-}
 
 /// A change of the log with when it came and the signature beside it, where that is kept.
 #[derive(Debug, Clone)]
@@ -193,11 +54,11 @@ impl<'s, T: Tables> StoreView<'s, T> {
 
     /// A row and the number of its document.
     pub(crate) fn stored(&self, id: ObjectId) -> Result<Option<(u32, Stored)>, StoreError> {
-        let Some((key, record)) = self.tables.first_row(id)? else {
+        let Some((key, plain)) = self.tables.first_row(id)? else {
             return Ok(None);
         };
         let (_, document) = index::read_row_key(&key).ok_or(Damage { what: "row key" })?;
-        let stored = rows::decode_row(&record, &*self.store.state_read())?;
+        let stored = rows::decode_row(&plain, &*self.store.state_read())?;
         Ok(Some((document, stored)))
     }
 
@@ -207,7 +68,7 @@ impl<'s, T: Tables> StoreView<'s, T> {
         id: ObjectId,
     ) -> Result<Option<Stored>, StoreError> {
         match self.tables.row(&index::row_key(document, id))? {
-            Some(record) => Ok(Some(rows::decode_row(&record, &*self.store.state_read())?)),
+            Some(plain) => Ok(Some(rows::decode_row(&plain, &*self.store.state_read())?)),
             None => Ok(None),
         }
     }
@@ -228,6 +89,34 @@ impl<'s, T: Tables> StoreView<'s, T> {
             created_seen: stored.created_seen,
             updated_seen: stored.updated_seen,
         })
+    }
+
+    /// Up to `limit` objects whose bits are between two bounds, both included.
+    pub(crate) fn objects_between(
+        &self,
+        low: u64,
+        high: u64,
+        limit: usize,
+    ) -> Result<Vec<ObjectId>, StoreError> {
+        let end = high.checked_add(1).map(u64::to_be_bytes);
+        let mut found: Vec<ObjectId> = Vec::new();
+        self.tables.walk(
+            Part::Rows,
+            &low.to_be_bytes(),
+            end.as_ref().map(<[u8; 8]>::as_slice),
+            false,
+            &mut |key, _| {
+                let (id, _) = index::read_row_key(key).ok_or(Damage { what: "row key" })?;
+                if found.last() != Some(&id) {
+                    if found.len() == limit {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                    found.push(id);
+                }
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
+        Ok(found)
     }
 
     /// The objects at the ends of all index keys with a prefix.
@@ -456,7 +345,7 @@ impl<T: Tables> View for StoreView<'_, T> {
             text_key(document, at.id, op.counter, actor)
         };
         match self.tables.text(&key)? {
-            Some(record) => Ok(Some(rows::decode_text(&record).map_err(StoreError::from)?)),
+            Some(plain) => Ok(Some(rows::decode_text(plain).map_err(StoreError::from)?)),
             None => Err(StoreError::from(Damage { what: "long text" }).into()),
         }
     }

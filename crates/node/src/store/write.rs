@@ -1,6 +1,9 @@
 //! Writing: applying changes inside the one open write transaction, rows and indexes with them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use redb::WriteTransaction;
 use stead_doc::{
@@ -16,9 +19,11 @@ use stead_doc::{
 use super::{
     INDEX, LOCAL, LOG, ROWS, STATE, Store, StoreError, TEXTS, codec,
     index::{self, keys_of},
+    layers::{GONE, Part, THERE, Tables, Writing},
+    packed::Base,
     rows::{self, Stored},
     state::{Actor, HotEntry, LogRecord},
-    view::{StoreView, Tables, Writing, text_key},
+    view::{StoreView, text_key},
 };
 
 /// The open write: a view of everything that is in it, and the ways to add to it.
@@ -68,7 +73,21 @@ pub(crate) struct Signed {
 }
 
 impl<'s, 't> Batch<'s, 't> {
+    /// Over the packed layer as it is now, `txn` being open already: a folding that is durable by
+    /// now was begun from a snapshot that `txn` is not older than, for nothing has been committed
+    /// beside it; and none is removed beside it either.
     pub(crate) fn open(
+        store: &'s Store,
+        txn: &'t WriteTransaction,
+        schema: &'s Schema,
+        now: i64,
+    ) -> Result<Self, StoreError> {
+        Self::over(store.packed.base(), store, txn, schema, now)
+    }
+
+    /// Over another packed layer: none, where the view is made anew.
+    pub(crate) fn over(
+        base: Arc<Base>,
         store: &'s Store,
         txn: &'t WriteTransaction,
         schema: &'s Schema,
@@ -79,6 +98,7 @@ impl<'s, 't> Batch<'s, 't> {
             texts: txn.open_table(TEXTS)?,
             index: txn.open_table(INDEX)?,
             log: txn.open_table(LOG)?,
+            base,
         };
         Ok(Self {
             view: StoreView::new(store, tables, u64::MAX, now),
@@ -214,10 +234,10 @@ impl<'s, 't> Batch<'s, 't> {
         };
         let (before, after) = (old.map(keys).unwrap_or_default(), keys(&new));
         for key in before.difference(&after) {
-            self.view.tables.index.remove(key.as_slice())?;
+            self.put(Part::Index, key, GONE)?;
         }
         for key in after.difference(&before) {
-            self.view.tables.index.insert(key.as_slice(), ())?;
+            self.put(Part::Index, key, THERE)?;
         }
         let status = |stored: &Stored| {
             let counted = stored.row.kind() == Some("task") && !present::is_archived(&stored.row);
@@ -246,10 +266,14 @@ impl<'s, 't> Batch<'s, 't> {
         }
         let record = store.codec().encode(&new, &mut *state)?;
         drop(state);
-        self.view.tables.rows.insert(
-            index::row_key(document, object).as_slice(),
-            record.as_slice(),
-        )?;
+        self.put(Part::Rows, &index::row_key(document, object), &record)
+    }
+
+    /// Puts a value, or [`GONE`], above whatever is packed under the key. Nothing is taken out of
+    /// the hot table, not even what is not packed yet: a folding may be about to pack it.
+    fn put(&mut self, part: Part, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.view.store.weigh((key.len() + value.len()) as u64);
+        self.view.tables.part_mut(part).insert(key, value)?;
         Ok(())
     }
 
@@ -280,14 +304,11 @@ impl<'s, 't> Batch<'s, 't> {
         for (op, text) in &applied.texts {
             let key = self.key_of_text(document, object, *op);
             let record = store.codec().encode_text(text)?;
-            self.view
-                .tables
-                .texts
-                .insert(key.as_slice(), record.as_slice())?;
+            self.put(Part::Texts, &key, &record)?;
         }
         for op in &applied.dropped {
             let key = self.key_of_text(document, object, *op);
-            self.view.tables.texts.remove(key.as_slice())?;
+            self.put(Part::Texts, &key, GONE)?;
         }
         Ok(())
     }
@@ -378,16 +399,12 @@ impl<'s, 't> Batch<'s, 't> {
                 .filter(|field| relation.has_field(field.as_bytes()))
                 .collect();
             for field in was.difference(&is) {
-                self.view
-                    .tables
-                    .index
-                    .remove(index::suspended(document, *object, field).as_slice())?;
+                let key = index::suspended(document, *object, field);
+                self.put(Part::Index, &key, GONE)?;
             }
             for field in is.difference(&was) {
-                self.view
-                    .tables
-                    .index
-                    .insert(index::suspended(document, *object, field).as_slice(), ())?;
+                let key = index::suspended(document, *object, field);
+                self.put(Part::Index, &key, THERE)?;
             }
             if was != is {
                 let old = self.view.stored_in(document, *object)?;
@@ -540,12 +557,10 @@ impl Store {
 
     /// Empties everything that is computed from the log, to compute it again.
     pub(crate) fn clear_view(&self, txn: &WriteTransaction) -> Result<(), StoreError> {
-        for table in [ROWS, TEXTS] {
-            txn.delete_table(table)?;
-            txn.open_table(table)?;
+        for part in Part::ALL {
+            txn.delete_table(part.hot())?;
+            txn.open_table(part.hot())?;
         }
-        txn.delete_table(INDEX)?;
-        txn.open_table(INDEX)?;
         let mut state = self.state_write();
         state.projects.clear();
         for number in 0..state.documents.len() {

@@ -80,7 +80,15 @@ fn workload(founded: &Founded, disk: &SimDisk, done: &mut dyn FnMut()) -> Result
     done();
     while store.pack()? > 0 {}
     done();
-    run(&store, &mut ids, vec![create("last", 3)])?;
+    // Over what is packed: rows that change, index keys that go.
+    let claim = json!({ "action": "claim", "projectId": "board" });
+    run(
+        &store,
+        &mut ids,
+        vec![create("last", 3), claim.clone(), claim],
+    )?;
+    done();
+    while store.pack()? > 0 {}
     done();
     store.close_lease()?;
     done();

@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 
 use stead_doc::id::ChangeHash;
 
-use crate::store::{
-    StoreError,
-    view::{DocumentHistory, Tables},
-};
+use crate::store::{StoreError, layers::Tables, view::DocumentHistory};
 
 /// For the heads asked about last: the first seq of each actor that they do not cover.
 #[derive(Debug, Default)]

@@ -1,13 +1,16 @@
 //! Moving the oldest unpacked changes into the packed file.
 
-use std::{collections::BTreeMap, sync::atomic::Ordering};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::Ordering,
+};
 
-use redb::{ReadableTable, WriteTransaction};
+use redb::{ReadableDatabase, ReadableTable, ReadableTableMetadata, WriteTransaction};
 
 use super::{
-    ARRIVALS, BLOCK_ENDS, BLOCKS, BlockEnd, HASHES, KEYS, TEXT_FIELDS, TOUCHES, TOUCHES_ROW,
-    TRANSITIONS, block_key, decode_places, decode_touches, encode_places, encode_touches, end_key,
-    start_op_of,
+    ARRIVALS, BLOCK_ENDS, BLOCKS, Base, BlockEnd, Blocks, FRONT, Folded, HASHES, KEYS, TEXT_FIELDS,
+    TOUCHES, TOUCHES_ROW, block_key, decode_places, decode_touches, encode_places, encode_touches,
+    end_key, fold, front, start_op_of,
 };
 use crate::{
     search::{self, IndexedText, ObjectKey},
@@ -15,58 +18,94 @@ use crate::{
         Damage, HOT_MAX, Store, StoreError,
         blocks::{self, BLOCK_CHANGES, LogEntry, SLICE_BYTES},
         codec, index, key_hash,
+        layers::{GONE, Part, Snapshot, Tables},
         state::LogRecord,
-        view::{StoreView, Tables},
+        view::StoreView,
     },
 };
 
-/// Changes that one packing takes: half of what may be hot, so that readers of the rest stay fast
-/// and the next packing is not due at once.
-pub(crate) const PACK_CHANGES: usize = HOT_MAX / 2;
+/// Changes that one packing takes: all that may be hot, for the fewer packings there are, the fewer
+/// times a page of the packed file is written.
+pub(crate) const PACK_CHANGES: usize = HOT_MAX;
+/// Bytes of changes that one packing holds in memory, and one more change.
+const PACK_BYTES: usize = 32 << 20;
+/// Bytes of rows, texts and index keys that may lie hot before folding starts: one change can touch
+/// many objects or bring long texts.
+const HOT_BYTES: u64 = 24 << 20;
+/// Entries that one commit takes out of the hot tables: the writer waits so long.
+const REMOVED_AT_ONCE: usize = 2_048;
 
 impl Store {
     /// Whether so much is unpacked that packing is due.
     pub fn wants_packing(&self) -> bool {
-        self.unpacked() > HOT_MAX
+        self.unpacked() > HOT_MAX || self.weight() > HOT_BYTES
     }
 
-    /// Packs the oldest unpacked changes, at most half of what may be unpacked: first durably into the packed
-    /// file, then out of the hot one. Returns how many. May run beside readers and the writer.
+    /// Whether so much more is unpacked that whoever writes should wait for packing.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.unpacked() > 3 * HOT_MAX || self.weight() > 3 * HOT_BYTES
+    }
+
+    /// Packs the oldest unpacked changes, at most half of what may be unpacked, and folds all that
+    /// changed of the view: first durably into the packed file, then out of the hot one. Returns
+    /// how many changes. May run beside readers and the writer.
     ///
     /// # Errors
     ///
     /// Where a file fails; what was packed so far is in both files then, and equal.
     pub fn pack(&self) -> Result<usize, StoreError> {
         let packing = self.packing();
-        let view = self.view(0)?;
         let end = self.arrivals();
+        let weight = self.weight();
+        let view = self.view(0)?;
         let begin = self.packed.end();
-        let arrivals: Vec<u64> = (begin..end).take(PACK_CHANGES).collect();
-        let Some(last) = arrivals.last().copied() else {
+        let hot = &view.tables;
+        let folds = hot.is_changed()?;
+        if begin == end && !folds {
+            // What was counted was never committed.
+            self.lighten(weight);
             return Ok(0);
-        };
-        let mut records = Vec::with_capacity(arrivals.len());
-        for arrival in &arrivals {
-            let record = view
-                .tables
-                .log(*arrival)?
-                .ok_or(Damage { what: "log record" })?;
-            records.push((*arrival, LogRecord::decode(&record)?));
         }
+        let mut records = Vec::new();
+        let mut bytes = 0;
+        for arrival in (begin..end).take(PACK_CHANGES) {
+            let record = hot.log(arrival)?.ok_or(Damage { what: "log record" })?;
+            bytes += record.len();
+            records.push((arrival, LogRecord::decode(&record)?));
+            if bytes > PACK_BYTES {
+                break;
+            }
+        }
+        let arrivals: Vec<u64> = records.iter().map(|(arrival, _)| *arrival).collect();
         let txn = self.packed.begin()?;
         let texts = self.pack_log(&view, &txn, &records)?;
         let merged = search::merge(&txn, &texts)?;
+        let folded = if folds {
+            Some(self.fold(&txn, hot)?)
+        } else {
+            None
+        };
         txn.commit()?;
-        self.packed.end.store(last + 1, Ordering::Release);
+        if let Some(last) = arrivals.last() {
+            self.packed.end.store(last + 1, Ordering::Release);
+        }
+        if let Some(folded) = folded {
+            let base = Base::open(&self.packed.database.begin_read()?, folded.fold)?;
+            drop(self.packed.show(base));
+        }
         if merged.needs_rebuild {
             self.rebuild_texts()?;
         }
         self.forget_hot(&arrivals)?;
+        if let Some(folded) = folded {
+            self.remove_folded(hot, folded.fold)?;
+        }
+        self.lighten(weight);
         let mut hot_texts = self.hot_texts();
         if let Some(hot) = hot_texts.as_mut() {
             // What is still unpacked stays in the index in memory.
             let state = self.state_read();
-            let waiting: std::collections::BTreeSet<ObjectKey> = state
+            let waiting: BTreeSet<ObjectKey> = state
                 .hot
                 .entries
                 .values()
@@ -85,6 +124,61 @@ impl Store {
         Ok(arrivals.len())
     }
 
+    /// Puts everything hot into the packed layer's blocks.
+    fn fold(&self, txn: &WriteTransaction, hot: &Snapshot) -> Result<Folded, StoreError> {
+        if hot.base.is_none() {
+            for part in Part::ALL {
+                txn.delete_table(part.packed().table())?;
+            }
+        }
+        for part in Part::ALL {
+            let changed = hot.part(part).iter()?.map(|row| {
+                let (key, value) = row?;
+                let plain = match value.value() {
+                    GONE => None,
+                    value => Some(part.plain(value)?),
+                };
+                Ok((key.value().to_vec(), plain))
+            });
+            fold::fold(txn, part.packed(), changed)?;
+        }
+        let folded = Folded {
+            fold: hot.base.fold + 1,
+            upto: match hot.log.last()? {
+                Some((arrival, _)) => arrival.value() + 1,
+                None => self.packed.end(),
+            },
+        };
+        folded.write(txn)?;
+        Ok(folded)
+    }
+
+    /// Takes what was folded out of the hot tables, but what has another value by now: each commit
+    /// a part of it, for whatever stays hides an equal value.
+    fn remove_folded(&self, hot: &Snapshot, fold: u64) -> Result<(), StoreError> {
+        for part in Part::ALL {
+            let mut folded = hot.part(part).iter()?.peekable();
+            while folded.peek().is_some() {
+                let txn = self.begin()?;
+                {
+                    let mut table = txn.open_table(part.hot())?;
+                    for row in folded.by_ref().take(REMOVED_AT_ONCE) {
+                        let (key, value) = row?;
+                        let is_equal = table
+                            .get(key.value())?
+                            .is_some_and(|now| now.value() == value.value());
+                        if is_equal {
+                            table.remove(key.value())?;
+                        }
+                    }
+                }
+                self.write_layers(&txn, |layers| layers.removed = fold)?;
+                txn.commit()?;
+            }
+        }
+        Ok(())
+    }
+
     fn pack_log<T: Tables>(
         &self,
         view: &StoreView<'_, T>,
@@ -92,12 +186,12 @@ impl Store {
         records: &[(u64, LogRecord)],
     ) -> Result<Vec<(ObjectKey, Option<IndexedText>)>, StoreError> {
         let mut places = Vec::new();
-        let mut hashes: BTreeMap<Vec<u8>, Vec<(u32, u64)>> = BTreeMap::new();
-        let mut keys: BTreeMap<Vec<u8>, Vec<(u32, u64)>> = BTreeMap::new();
+        let mut hashes: BTreeMap<[u8; FRONT], Vec<(u32, u64)>> = BTreeMap::new();
+        let mut keys: BTreeMap<[u8; FRONT], Vec<(u32, u64)>> = BTreeMap::new();
         let mut touches: BTreeMap<[u8; 12], Vec<(u64, u32, u64)>> = BTreeMap::new();
         let mut runs: BTreeMap<u32, Vec<(u64, u64, &LogRecord, LogEntry)>> = BTreeMap::new();
-        let mut texts = std::collections::BTreeSet::new();
-        let mut transitions = txn.open_table(TRANSITIONS)?;
+        let mut texts = BTreeSet::new();
+        let mut transitions: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
         for (arrival, record) in records {
             let document = {
                 let state = self.state_read();
@@ -117,15 +211,10 @@ impl Store {
             let change = stead_doc::change::Change::decode(id, &record.bytes)?;
             let place = (record.entry.actor, change.seq);
             places.push(place);
-            hashes
-                .entry(change.hash.0.get(..8).unwrap_or_default().to_vec())
-                .or_default()
-                .push(place);
+            hashes.entry(front(&change.hash.0)).or_default().push(place);
             if let Some(key) = &change.message.key {
                 let hash = key_hash(&change.message.credential, key);
-                keys.entry(hash.get(..8).unwrap_or_default().to_vec())
-                    .or_default()
-                    .push(place);
+                keys.entry(front(&hash)).or_default().push(place);
             }
             for object in change.touched() {
                 touches
@@ -142,7 +231,7 @@ impl Store {
                     key.extend(arrival.to_be_bytes());
                     key.extend(op.object.to_bits().to_be_bytes());
                     key.extend(op.field.as_bytes());
-                    transitions.insert(key.as_slice(), value.as_bytes())?;
+                    transitions.insert(key, value.into_bytes());
                 }
             }
             let entry = LogEntry {
@@ -157,7 +246,12 @@ impl Store {
                 entry,
             ));
         }
-        drop(transitions);
+        let moved = transitions.into_iter();
+        fold::fold(
+            txn,
+            Blocks::Transitions,
+            moved.map(|(key, value)| Ok((key, Some(value)))),
+        )?;
         for (first, chunk) in records
             .chunks(ARRIVAL_CHUNK)
             .zip(places.chunks(ARRIVAL_CHUNK))
@@ -169,12 +263,12 @@ impl Store {
         for (table, rows) in [(HASHES, hashes), (KEYS, keys)] {
             let mut table = txn.open_table(table)?;
             for (key, new) in rows {
-                let mut all = match table.get(key.as_slice())? {
+                let mut all = match table.get(&key)? {
                     Some(row) => decode_places(row.value())?,
                     None => Vec::new(),
                 };
                 all.extend(new);
-                table.insert(key.as_slice(), encode_places(&all).as_slice())?;
+                table.insert(&key, encode_places(&all).as_slice())?;
             }
         }
         let mut table = txn.open_table(TOUCHES)?;
@@ -260,6 +354,18 @@ impl Store {
             before = Some(last.hash);
         }
         Ok(())
+    }
+}
+
+impl Snapshot {
+    /// Whether anything lies above the packed layer.
+    pub(crate) fn is_changed(&self) -> Result<bool, StoreError> {
+        for part in Part::ALL {
+            if !self.part(part).is_empty()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 

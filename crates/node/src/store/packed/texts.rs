@@ -4,10 +4,7 @@ use stead_doc::id::ObjectId;
 
 use crate::{
     search::{self, Field, IndexedText, ObjectKey},
-    store::{
-        Store, StoreError, index,
-        view::{StoreView, Tables},
-    },
+    store::{Store, StoreError, index, layers::Tables, view::StoreView},
 };
 
 impl Store {
