@@ -144,13 +144,13 @@ impl Bridge {
             match heard.recv_timeout(TICK) {
                 Ok(Heard::Client(line)) => {
                     let now = self.now();
-                    self.session.from_client(&line, now);
+                    self.session.client_said(&line, now);
                 }
                 Ok(Heard::ClientTooLong) => self.session.too_long(LINE_BYTES),
                 Ok(Heard::ClientEnd) => self.ended_at = Some(Instant::now()),
                 Ok(Heard::Node(generation, line)) if generation == self.generation => {
                     let now = self.now();
-                    self.session.from_node(&line, now);
+                    self.session.node_said(&line, now);
                 }
                 Ok(Heard::NodeEnd(generation)) if generation == self.generation => self.lost(),
                 Ok(Heard::Linked(linked)) => {

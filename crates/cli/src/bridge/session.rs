@@ -89,7 +89,7 @@ fn unknown_outcome() -> Refusal {
 
 impl Session {
     /// A line from the client.
-    pub(crate) fn from_client(&mut self, line: &str, now: u64) {
+    pub(crate) fn client_said(&mut self, line: &str, now: u64) {
         let Ok(message) = serde_json::from_str::<Value>(line) else {
             tracing::warn!("a line from the client is no JSON and was left out");
             return;
@@ -147,7 +147,7 @@ impl Session {
     }
 
     /// A line from the node.
-    pub(crate) fn from_node(&mut self, line: &str, now: u64) {
+    pub(crate) fn node_said(&mut self, line: &str, now: u64) {
         let Ok(message) = serde_json::from_str::<Value>(line) else {
             tracing::warn!("a line from the node is no JSON and was left out");
             return;
@@ -187,7 +187,7 @@ impl Session {
         if let Some(opened) = self.opened.clone() {
             self.ask_again(&opened);
             if let Some(initialized) = self.initialized.clone() {
-                self.to_node(&initialized);
+                self.ask_node(&initialized);
             }
             for uri in self.subscribed.clone() {
                 let subscribe = json!({
@@ -199,7 +199,7 @@ impl Session {
         }
         for (id, request) in self.listening.clone() {
             self.acknowledged.insert(id);
-            self.to_node(&request);
+            self.ask_node(&request);
             let uris = request
                 .pointer("/params/notifications/resourceSubscriptions")
                 .and_then(Value::as_array)
@@ -385,7 +385,7 @@ impl Session {
         if let Some(request) = request.as_object_mut() {
             request.insert("id".into(), id.into());
         }
-        self.to_node(&request);
+        self.ask_node(&request);
     }
 
     /// Something watched may have changed while no node was there.
@@ -401,7 +401,7 @@ impl Session {
         self.out.push_back(Line::Client(note.to_string()));
     }
 
-    fn to_node(&mut self, message: &Value) {
+    fn ask_node(&mut self, message: &Value) {
         self.out.push_back(Line::Node(message.to_string()));
     }
 
@@ -525,13 +525,13 @@ mod tests {
     fn opened() -> Session {
         let mut session = Session::default();
         session.linked();
-        session.from_client(&request(1, "initialize", json!({})), 0);
-        session.from_node(&result(1), 0);
-        session.from_client(
+        session.client_said(&request(1, "initialize", json!({})), 0);
+        session.node_said(&result(1), 0);
+        session.client_said(
             r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
             0,
         );
-        session.from_client(
+        session.client_said(
             &request(
                 2,
                 "resources/subscribe",
@@ -539,7 +539,7 @@ mod tests {
             ),
             0,
         );
-        session.from_node(&result(2), 0);
+        session.node_said(&result(2), 0);
         session.out.clear();
         session
     }
@@ -547,11 +547,11 @@ mod tests {
     #[test]
     fn what_comes_before_the_node_is_sent_once_it_is_there() {
         let mut session = Session::default();
-        session.from_client(&request(1, "initialize", json!({})), 0);
+        session.client_said(&request(1, "initialize", json!({})), 0);
         assert!(session.out.is_empty());
         session.linked();
         assert_eq!(node(&mut session).len(), 1);
-        session.from_node(&result(1), 0);
+        session.node_said(&result(1), 0);
         assert_eq!(client(&mut session).len(), 1);
         assert!(!session.owes());
     }
@@ -589,7 +589,7 @@ mod tests {
         assert_eq!(told.len(), 1);
         for own in [&sent[0], &sent[2]] {
             let answer = json!({ "jsonrpc": "2.0", "id": own["id"], "result": {} });
-            session.from_node(&answer.to_string(), 0);
+            session.node_said(&answer.to_string(), 0);
         }
         assert!(session.out.is_empty());
     }
@@ -597,9 +597,9 @@ mod tests {
     #[test]
     fn reads_and_keyed_writes_are_asked_again_and_others_are_in_doubt() {
         let mut session = opened();
-        session.from_client(&call(3, "task_get", json!({ "id": "x" })), 0);
-        session.from_client(&call(4, "task_mutate", json!({ "action": "create" })), 0);
-        session.from_client(&call(5, "task_mutate", json!({ "idempotencyKey": "k" })), 0);
+        session.client_said(&call(3, "task_get", json!({ "id": "x" })), 0);
+        session.client_said(&call(4, "task_mutate", json!({ "action": "create" })), 0);
+        session.client_said(&call(5, "task_mutate", json!({ "idempotencyKey": "k" })), 0);
         session.out.clear();
         session.lost(0);
         let told = client(&mut session);
@@ -621,7 +621,7 @@ mod tests {
     fn what_no_node_had_yet_is_in_no_doubt() {
         let mut session = opened();
         session.lost(0);
-        session.from_client(&call(4, "task_mutate", json!({ "action": "create" })), 0);
+        session.client_said(&call(4, "task_mutate", json!({ "action": "create" })), 0);
         session.lost(0);
         assert!(client(&mut session).is_empty());
         session.linked();
@@ -632,8 +632,8 @@ mod tests {
     fn whoever_waits_too_long_is_told() {
         let mut session = opened();
         session.lost(0);
-        session.from_client(&call(3, "task_search", json!({})), 100);
-        session.from_client(&request(4, "resources/list", json!({})), 100);
+        session.client_said(&call(3, "task_search", json!({})), 100);
+        session.client_said(&request(4, "resources/list", json!({})), 100);
         session.tick(100 + NODE_WAIT_MS - 1, None);
         assert!(session.out.is_empty());
         session.tick(100 + NODE_WAIT_MS, None);
@@ -662,12 +662,12 @@ mod tests {
         let mut session = Session::default();
         session.linked();
         let filter = json!({ "notifications": { "resourceSubscriptions": ["stead://conflicts"] } });
-        session.from_client(&request(7, "subscriptions/listen", filter), 0);
-        session.from_node(&acknowledged(7), 0);
+        session.client_said(&request(7, "subscriptions/listen", filter), 0);
+        session.node_said(&acknowledged(7), 0);
         assert_eq!(client(&mut session).len(), 1);
         assert!(!session.owes());
         // The node is stopped and ends it; the client is not told, because the next one goes on.
-        session.from_node(&result(7), 10);
+        session.node_said(&result(7), 10);
         assert!(session.out.is_empty());
         session.lost(0);
         session.linked();
@@ -676,10 +676,10 @@ mod tests {
         assert!(
             matches!(&lines[1], Line::Client(line) if line.contains("updated") && line.contains("subscriptionId\":7"))
         );
-        session.from_node(&acknowledged(7), 20);
+        session.node_said(&acknowledged(7), 20);
         assert!(session.out.is_empty());
         // One that really ends does, a moment later.
-        session.from_node(&result(7), 30);
+        session.node_said(&result(7), 30);
         session.tick(30 + END_HOLD_MS, None);
         assert_eq!(client(&mut session)[0]["id"], 7);
     }
@@ -687,7 +687,7 @@ mod tests {
     #[test]
     fn a_keyed_write_that_a_node_had_is_in_doubt_when_no_other_comes() {
         let mut session = opened();
-        session.from_client(&call(5, "task_mutate", json!({ "idempotencyKey": "k" })), 0);
+        session.client_said(&call(5, "task_mutate", json!({ "idempotencyKey": "k" })), 0);
         session.lost(NODE_WAIT_MS + 5);
         session.out.clear();
         // It waits anew from the loss on.
@@ -701,7 +701,7 @@ mod tests {
         );
         // And when the next node does not let this client in.
         session.linked();
-        session.from_client(&call(6, "task_mutate", json!({ "idempotencyKey": "k" })), 0);
+        session.client_said(&call(6, "task_mutate", json!({ "idempotencyKey": "k" })), 0);
         session.lost(0);
         session.out.clear();
         session.refused(Refusal::new(Code::Forbidden, "revoked.", "Ask."));
@@ -715,7 +715,7 @@ mod tests {
     #[test]
     fn what_ends_every_node_is_not_given_to_another() {
         let mut session = opened();
-        session.from_client(&call(5, "task_get", json!({ "id": "x" })), 0);
+        session.client_said(&call(5, "task_get", json!({ "id": "x" })), 0);
         for _ in 1..SENDS {
             session.lost(0);
             session.linked();
@@ -736,10 +736,10 @@ mod tests {
     fn a_cancelled_subscription_is_not_taken_up_again() {
         let mut session = Session::default();
         session.linked();
-        session.from_client(&request(7, "subscriptions/listen", json!({})), 0);
-        session.from_node(&acknowledged(7), 0);
+        session.client_said(&request(7, "subscriptions/listen", json!({})), 0);
+        session.node_said(&acknowledged(7), 0);
         let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
-        session.from_client(&cancel.to_string(), 0);
+        session.client_said(&cancel.to_string(), 0);
         session.lost(0);
         session.out.clear();
         session.linked();
@@ -749,9 +749,9 @@ mod tests {
     #[test]
     fn a_refused_client_is_answered_at_once() {
         let mut session = Session::default();
-        session.from_client(&call(1, "task_get", json!({})), 0);
+        session.client_said(&call(1, "task_get", json!({})), 0);
         session.refused(Refusal::new(Code::Forbidden, "revoked.", "Ask."));
-        session.from_client(&call(2, "task_get", json!({})), 0);
+        session.client_said(&call(2, "task_get", json!({})), 0);
         let codes: Vec<Value> = client(&mut session)
             .iter()
             .map(|told| told["result"]["structuredContent"]["error"]["code"].clone())
@@ -762,9 +762,9 @@ mod tests {
     #[test]
     fn the_nodes_own_requests_and_their_answers_pass() {
         let mut session = opened();
-        session.from_node(&request(9, "sampling/createMessage", json!({})), 0);
+        session.node_said(&request(9, "sampling/createMessage", json!({})), 0);
         assert_eq!(client(&mut session)[0]["id"], 9);
-        session.from_client(&result(9), 0);
+        session.client_said(&result(9), 0);
         assert_eq!(node(&mut session)[0]["id"], 9);
         assert!(!session.owes());
     }
@@ -772,11 +772,11 @@ mod tests {
     #[test]
     fn what_is_no_json_goes_nowhere() {
         let mut session = opened();
-        session.from_client("not json", 0);
-        session.from_node("nor this", 0);
+        session.client_said("not json", 0);
+        session.node_said("nor this", 0);
         assert!(session.out.is_empty());
         for wrong in ["7", r#"{"id":1}"#, r#"{"id":{},"method":"x"}"#] {
-            session.from_client(wrong, 0);
+            session.client_said(wrong, 0);
             let lines: Vec<Line> = session.out.drain(..).collect();
             assert!(
                 matches!(&lines[..], [Line::Client(line)] if line.contains("-32600")),
