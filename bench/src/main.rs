@@ -9,6 +9,10 @@ mod words;
 
 use clap::{Parser, Subcommand};
 
+/// Answers are many small texts and maps, made by one thread and freed by another.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Benchmarks of Stead, each figure a ratio against a peer in the same run where there is one
 #[derive(Debug, Parser)]
 #[command(name = "stead-bench", version)]

@@ -19,6 +19,10 @@ use clap::Parser as _;
 
 use crate::{args::Cli, output::Out};
 
+/// Answers are many small texts and maps, made by one thread and freed by another.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let given: Vec<OsString> = std::env::args_os().collect();
     let mut out = Out::standard(args::asks_for_json(&given));
