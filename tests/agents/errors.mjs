@@ -410,7 +410,7 @@ await suite.check("a batch says of each entry what became of it, and repeats nob
   plain(`STALE_WRITE: ${refused.error.message} ${refused.error.hint}`, "STALE_WRITE");
 });
 
-suite.skip("CONFLICT_OPEN", "two values written apart need two replicas; one node merges nothing");
+suite.skip("CONFLICT_OPEN", "two values written apart need two replicas; `cargo test -p stead-node --test runner agents` has it");
 suite.skip("HUMAN_REQUIRED", "no tool of the board does what only a person may; the command line's tests have it");
 suite.skip("RETRY and UNAVAILABLE", "they need a disk or a node that fails under a call");
 

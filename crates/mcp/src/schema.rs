@@ -158,7 +158,7 @@ pub(crate) fn task_mutate() -> Json {
                 text("link: the other task; type: depends_on, blocks, relates_to, ..."),
             ),
             ("field", text("resolve")),
-            ("choose", text("resolve: a conflict value's id")),
+            ("choose", text("resolve: `choose` of the value to keep")),
             ("value", text("resolve: your own value")),
             (
                 "resolves",

@@ -6,6 +6,7 @@
 
 mod runner {
     mod admission;
+    mod agents;
     mod batches;
     mod crash;
     mod damage;
