@@ -308,8 +308,8 @@ await refusal(
   },
   {
     text: async (args, text, ask) => {
-      const { accepted, scopes, supervisor } = below(text);
-      assert.deepEqual(scopes, ["tasks:read"]);
+      assert.ok(text.startsWith("FORBIDDEN: needs tasks:write; this credential has tasks:read. "));
+      const { accepted, supervisor } = below(text);
       assert.ok(JSON.stringify(supervisor).includes("Ada"));
       assert.ok(accepted.includes("task_get"));
       await ask("task_get", { id: args.id });
