@@ -429,6 +429,25 @@ fn whoever_watches_a_task_or_a_sprint_is_told_of_anothers_change() {
 }
 
 #[test]
+fn whoever_watches_after_its_own_write_was_answered_is_not_told_of_that_write() {
+    let (home, _node) = board();
+    let mut client = Client::start(&home, Era::Requests, &[]);
+    for n in 0..20 {
+        let task = create(&mut client, &format!("Task {n}"));
+        client.watch(&[&format!("stead://task/{}", text(&task, "id"))]);
+    }
+    // Long enough for anything that was under way.
+    client.data("task_search", json!({}));
+    let heard = client.heard();
+    assert!(
+        heard
+            .iter()
+            .all(|note| note["method"] != "notifications/resources/updated"),
+        "{heard:?}"
+    );
+}
+
+#[test]
 fn what_cannot_be_watched_is_refused() {
     let (home, _node) = board();
     let mut client = Client::start(&home, Era::Sessions, &[]);

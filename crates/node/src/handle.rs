@@ -727,13 +727,15 @@ impl Writer {
                 if suspect {
                     self.reopen_unless_it_works();
                 }
-                for (answer, result) in answers.into_iter().zip(done.answers) {
-                    answer(result);
-                }
+                // Before the answers: whoever begins to watch once its own write is answered is
+                // told of what comes after that.
                 for event in done.events {
                     // Nobody may be watching.
                     let told = self.events.send(event);
                     drop(told);
+                }
+                for (answer, result) in answers.into_iter().zip(done.answers) {
+                    answer(result);
                 }
             }
             Err(error) => {
