@@ -36,6 +36,10 @@ advisories:
 gate:
     .ci/run
 
+# Drive the agents' face with real clients, the conformance suite and the inspector; suites can be named
+agents *suites:
+    cargo build --package stead-cli && cargo build --package stead-mcp --example fixtures && tests/agents/run {{ suites }}
+
 # Run the benchmarks; arguments go to them
 bench *args:
     cargo run --release --package stead-bench -- {{ args }}

@@ -325,7 +325,8 @@ fn read_client(lines: &SyncSender<Heard>) {
             return;
         }
     }
-    // The main thread may be writing to a pipe that nobody reads.
+    // The main thread may be writing to a pipe that nobody reads, and nothing wakes it from that: a
+    // deadline of its own is what ends the process then. Where all is well it has ended by itself.
     let watching = spawn("stead-end", || {
         std::thread::sleep(END_AT_LAST);
         std::process::exit(0);

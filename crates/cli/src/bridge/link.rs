@@ -96,6 +96,8 @@ fn start(home: &Path) -> Result<Child, Refusal> {
 #[cfg(windows)]
 const DETACHED: u32 = 0x0000_0200 | 0x0000_0008;
 
+/// Waits until the node that was started, or another one that was quicker, says where it listens.
+/// It says so in a file of the home, which only looking at it again and again finds out.
 fn wait_for(home: &Path, identity: &Identity, mut started: Child) -> Result<Http, Refusal> {
     let steps = START_WAIT.as_millis() / START_STEP.as_millis();
     for _ in 0..steps {
@@ -107,7 +109,7 @@ fn wait_for(home: &Path, identity: &Identity, mut started: Child) -> Result<Http
             drop(waiting);
             return Ok(node);
         }
-        // Another one may have been quicker and has the store.
+        // One that ended while none listens has failed; it has said why, so nobody waits longer.
         if let Ok(Some(_)) = started.try_wait()
             && client::running(home, identity)?.is_none()
         {
